@@ -14,7 +14,7 @@ cublasOperation_t operation(bool transposed) {
     return transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
-/// The cuBLAS handles, by GPU, that are not in use. The shelf is never destroyed, because
+/// The cuBLAS handles that are not in use, by GPU. The shelf is never destroyed, because
 /// CUDA may end before the process does.
 class Shelf {
   public:
@@ -48,7 +48,7 @@ Blas::Blas(const Stream& stream, Tensor workspace, bool tf32)
     GPU_CHECK(cudaGetDevice(&gpu_));
     handle_ = Shelf::of_process().take(gpu_);
     try {
-        // Set the stream first: setting it brings back cuBLAS's own workspace.
+        // Set the stream first: this call also resets cuBLAS to its own workspace.
         GPU_CHECK(cublasSetStream(handle_, stream.get()));
         GPU_CHECK(cublasSetWorkspace(handle_, workspace_.bytes_begin(),
                                      static_cast<std::size_t>(workspace_.bytes())));
@@ -65,8 +65,8 @@ Blas::~Blas() {
     Shelf::of_process().put(gpu_, handle_);
 }
 
-// cuBLAS stores matrices by columns: its b, n x k, is our b (k, n) by rows. So we ask it
-// for the transpose, c^T = op(b)^T op(a)^T.
+// cuBLAS stores matrices by columns: its b, n x k, is our b (k, n) by rows. So we ask
+// cuBLAS for the transpose, c^T = op(b)^T op(a)^T.
 
 template <>
 void Blas::multiply(float* c, std::int64_t m, std::int64_t n, std::int64_t k,

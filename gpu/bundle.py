@@ -5,8 +5,8 @@ usage: bundle.py [--built BUILD] ROOT FILE.tar.gz [COMPILER…]
        bundle.py --tree ROOT FOLDER [COMPILER…]
        bundle.py --targets
 
-The archive holds the source tree and bundled/. The tree is all files that git tracks or does not
-ignore; without git, the tree without build folders. bundled/ has the headers of the libraries that
+The archive has the source tree and bundled/. The tree is all files that git tracks or does not
+ignore; without git, all files outside build folders. bundled/ has the headers of the libraries that
 the build needs, the few libraries that are not only headers, a meson.build through which
 dependency() finds them, and `commit`, the name of what was packed. The same tree gives the same
 bytes. --tree writes the same files into a folder and does not touch files that are already right.
@@ -30,7 +30,7 @@ import tempfile
 import find_cuda
 import verify_plan
 
-# library: the header by which it is found, and the parts of its folder that are packed.
+# library: the header that identifies it, and the parts of its folder that are packed.
 HEADERS = {
     "eigen3": ("Eigen/Core", ["Eigen", "unsupported/Eigen"]),
     "fmt": ("fmt/core.h", ["fmt"]),
@@ -39,7 +39,7 @@ HEADERS = {
     "benchmark": ("benchmark/benchmark.h", ["benchmark"]),
     "cmark-gfm": ("cmark-gfm.h", ["cmark-gfm*.h"]),
     "libmd": ("sha2.h", ["sha2*.h"]),
-    # The rest of Boost is the headers that these and our own files include.
+    # Other headers of Boost are packed if these files or our own files include them.
     "boost": ("boost/version.hpp", ["boost/config", "boost/context"]),
 }
 CATCH2 = {3: ("catch2/catch_all.hpp", ["catch2"]), 2: ("catch2/catch.hpp", ["catch2"])}
@@ -283,7 +283,7 @@ TREE_MARK = ".lockstep-tree"   # marks folders that write_tree made
 
 
 def write_tree(folder, packed):
-    """Makes the folder contain exactly these files; a build of it sees only what has changed.
+    """Makes the folder contain exactly these files; a build in it sees only the changes.
     Refuses a folder that contains other files."""
     if os.path.isdir(folder) and os.listdir(folder) and \
             not os.path.isfile(os.path.join(folder, TREE_MARK)):

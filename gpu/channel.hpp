@@ -22,14 +22,14 @@ using RunHandle = std::shared_ptr<RankRun*>;
 /// A launch: the buffers of its operations, and the event at its end.
 class LaunchedWork final : public PendingWork {
   public:
-    /// A launch of communications, which has this number in the log.
+    /// A launch of communications, with this number in the log.
     LaunchedWork(RunHandle run, std::int64_t number, std::span<CommOperation> operations);
     /// A copy between the device and its host. wait() blocks the program until the copy's
     /// end.
     LaunchedWork(RunHandle run, const Tensor& destination, const Tensor& source);
 
     void wait(SourceLine at) override;
-    /// Blocks the host, because the host must know which one is done.
+    /// Blocks the host, because the host must know which work is done.
     std::size_t wait_any(std::span<PendingWork* const> works, SourceLine at) override;
     bool done() const { return end.done(); }
 
@@ -44,7 +44,7 @@ class LaunchedWork final : public PendingWork {
     std::vector<Tensor> buffers_;
 };
 
-/// A stream with the launches that are in flight on it; they keep their buffers alive.
+/// A stream with its launches in flight. The launches keep their buffers alive.
 struct LaunchQueue {
     Stream stream{Stream::Priority::urgent};
     std::deque<boost::intrusive_ptr<LaunchedWork>> in_flight;
@@ -55,11 +55,11 @@ struct LaunchQueue {
 };
 
 /// A communicator's connection to the other GPUs. It lives until the end of the run: a
-/// program may drop its communicator at any time, but to destroy NCCL's communicator, all
-/// its ranks must take part.
+/// program may drop its communicator at any time, but all ranks must take part when
+/// NCCL's communicator is destroyed.
 struct Channel : LaunchQueue {
     NcclHandle own;                ///< destroyed before the stream
-    NcclHandle* handle = nullptr;  ///< `own`, or one that outlives the run
+    NcclHandle* handle = nullptr;  ///< `own`, or a handle that outlives the run
     std::string name;
     std::vector<int> ranks;  ///< ranks of the run, by member
     int number = 0;          ///< in the log

@@ -20,7 +20,7 @@ namespace {
 
 void check(cudaError_t result, const char* call, const char* file, int line) {
     if (result == cudaSuccess) return;
-    cudaGetLastError();  // so that a later launch does not report it again
+    cudaGetLastError();  // clears the error: no later launch reports it
     fail("CUDA", cudaGetErrorName(result), cudaGetErrorString(result), call, file, line);
 }
 
@@ -33,7 +33,7 @@ void check(cublasStatus_t result, const char* call, const char* file, int line) 
 cudaError_t fault_of_gpu() {
     // This query fails only if the GPU has a fault.
     const cudaError_t result = cudaStreamQuery(nullptr);
-    cudaGetLastError();  // so that a later launch does not report it again
+    cudaGetLastError();  // clears the error: no later launch reports it
     return result == cudaErrorNotReady ? cudaSuccess : result;
 }
 

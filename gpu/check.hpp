@@ -13,19 +13,19 @@ namespace lockstep::gpu {
 void check(cudaError_t result, const char* call, const char* file, int line);
 void check(cublasStatus_t result, const char* call, const char* file, int line);
 
-/// Returns the fault that has stopped the GPU for this process, so that each later call
-/// fails with it; cudaSuccess if there is none.
+/// Returns the fault that has stopped the GPU for this process; each later call fails
+/// with the same fault. Returns cudaSuccess if there is none.
 cudaError_t fault_of_gpu();
 
-/// Returns the error with more text, unless it names a rank already. The text begins with
-/// the rank and what it did ("matmul at train.cpp:7"; nothing if that is not known).
-/// After a fault of the GPU it also says that an earlier operation may be the cause,
-/// unless each operation is waited for (`sync`).
+/// Returns the error with more text, unless the error already names a rank. The text
+/// begins with the rank and, if it is known, the rank's operation, such as "matmul at
+/// train.cpp:7". After a fault of the GPU, the text also says that an earlier operation
+/// may be the cause, unless each operation is waited for (`sync`).
 GpuError named(const GpuError& error, int rank, const std::string& during, bool sync);
 /// Returns "OPERATION at FILE:LINE".
 std::string during(const std::string& operation, SourceLine at);
 
-/// Uses the GPU for a rank. Its errors are named, with the text of `doing()`.
+/// Uses the GPU for a rank. Errors are named (see named()), with the text of `doing()`.
 template <typename Doing, typename Use>
 auto naming(int rank, bool sync, const Doing& doing, const Use& use) {
     try {

@@ -38,7 +38,7 @@ class GpuCluster final : public Cluster {
     bool trace_;
 };
 
-/// While this object lives, describe() tells of the log.
+/// While this object lives, describe() reports the log.
 class Telling {
   public:
     Telling(GpuProcess& process, const OperationLog& log) : process_(process) {
@@ -70,7 +70,7 @@ RunReport merged(const std::vector<std::string>& parts) {
 
 RunReport GpuCluster::run(const Program& program) {
     OperationLog log(ranks_);
-    // Kept to the end: other ranks that wait for this one ask what it did.
+    // Kept to the end, because ranks that wait for this rank ask for its log.
     const Telling telling(process_, log);
     NcclHandle& world = process_.world(ranks_);
     RunReport mine;
@@ -98,8 +98,8 @@ RunReport GpuCluster::run_here(const Program& program, NcclHandle& handle,
             run_program(program, handle, run, mine);
         });
     } catch (...) {
-        // First tell the others. Then abort NCCL: the device would wait for kernels that
-        // spin for a peer.
+        // First tell the other processes. Then abort NCCL: otherwise the device would
+        // wait for kernels that spin for a peer.
         process_.tell_failure();
         if (process_.size() > 1) process_.nccl().abort();
         throw;

@@ -31,41 +31,41 @@ std::unique_ptr<lockstep::Device> make_device(int index, DeviceMonitor& monitor,
 
 struct ProcessOptions {
     /// The control line to the other processes of the run; null if there is only this
-    /// one. Must outlive the process object.
+    /// process. Must outlive the process object.
     Control* control = nullptr;
     bool tf32 = false;  ///< as in DeviceOptions; so is `sync`
     bool sync = false;
     /// Lets processes of one machine share one GPU, with NCCL over sockets. This is slow,
     /// and only for trying NCCL's real calls.
     bool share_gpu = false;
-    /// Makes the host device that Device::host() returns; without it there is none.
+    /// Makes the host device that Device::host() returns. If empty, there is none.
     HostFactory make_host;
     /// Called on a process when its program throws, before NCCL's part of the run is
-    /// aborted. The caller tells the other processes, by Control::fail, that they need
-    /// not wait.
+    /// aborted. This function must tell the other processes, by Control::fail, that they
+    /// need not wait.
     std::function<void()> on_failure;
     /// Called on every process at the end of each run, with the operation logs (see
     /// read_log) of all processes. May throw to end the run as failed.
     std::function<void(const std::vector<std::string>& logs)> examine;
 };
 
-/// This process, as one of a run that has one process per GPU (`--backend nccl`): its
-/// GPU, and NCCL's communicators to the others, made once for all clusters. Every process
-/// must make the same clusters and run the same programs on them, in the same order.
+/// This process of a run with one process per GPU (`--backend nccl`): its GPU, and NCCL's
+/// communicators to the other processes, made once for all clusters. Every process must
+/// make the same clusters and run the same programs on these clusters, in the same order.
 class Process {
   public:
-    /// All processes call it. Throws MissingError if this build or this machine lacks a
-    /// part that it needs.
+    /// All processes must call this. Throws MissingError if this build or this machine
+    /// lacks a part that the process needs.
     static std::unique_ptr<Process> open(const ProcessOptions& options);
 
     virtual ~Process() = default;
     Process(const Process&) = delete;
     Process& operator=(const Process&) = delete;
 
-    /// Makes a cluster of the first `ranks` processes. Its run() runs the program on them
-    /// and gives every process the report of all ranks, with measured times. Traffic is
-    /// counted by the simulator's formulas. What a rank's program throws is thrown only
-    /// on that rank's process; see ProcessOptions::on_failure.
+    /// Makes a cluster of the first `ranks` processes. The cluster's run() runs the
+    /// program on these processes and gives every process the report of all ranks, with
+    /// measured times. Traffic is counted by the simulator's formulas. A rank's exception
+    /// is thrown only on that rank's process; see ProcessOptions::on_failure.
     virtual std::unique_ptr<Cluster> make_cluster(int ranks, bool trace) = 0;
 
   protected:

@@ -143,7 +143,7 @@ void Comm::meet() {
     wait_here();
 }
 
-/// Sends a message to each neighbour and receives one from each.
+/// Exchanges messages with both neighbours.
 void Comm::enqueue_greetings(const Tensor& greeted) {
     if (size() == 1) return;
     const int neighbours[] = {(rank() + 1) % size(), (rank() + size() - 1) % size()};
@@ -208,7 +208,7 @@ std::unique_ptr<Communicator> Comm::split_in(RankRun& run, const SplitRequest& r
     return comm;
 }
 
-/// Only the simulator knows what the other ranks asked for, and can name them.
+/// Only the simulator knows the other ranks' requests, so only it can name these ranks.
 void Comm::require_expected(const SplitRequest& request, const std::vector<int>& made,
                             SourceLine at) const {
     if (request.members.empty() || request.members == made) return;
@@ -255,7 +255,7 @@ BytesByVerb Comm::do_bytes_sent(SourceLine at) const {
 
 // The calls of NCCL for each verb.
 
-/// NCCL's all-to-all needs two buffers; ours may have the same one twice.
+/// NCCL's all-to-all needs two buffers; ours may get one buffer for both.
 void Comm::set_aside(CommOperation& operation) {
     if (operation.verb != Verb::all_to_all || operation.count == 0 ||
         !operation.input.overlaps(operation.output))
@@ -314,14 +314,14 @@ void Comm::enqueue(const CommOperation& operation) {
     }
 }
 
-/// The value does not matter, only that every rank has come.
+/// The value does not matter; it only matters that every rank has come.
 void Comm::enqueue_barrier() {
     GPU_CHECK(ncclAllReduce(channel_.token.bytes_begin(), channel_.token.bytes_begin(), 1,
                             ncclInt32, ncclMax, nccl(), stream()));
 }
 
-// The collectives that distribute blocks. Since 2.28 NCCL has calls for them. Before,
-// messages in one group do the same.
+// The collectives that distribute blocks. NCCL has calls for them since version 2.28. In
+// older versions, messages in one group do the same.
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
 

@@ -20,14 +20,15 @@ class Comm final : public Communicator {
     /// The world communicator of a run. `handle` must outlive the run.
     static std::unique_ptr<Comm> make_world(RankRun& run, NcclHandle& handle, int ranks);
 
-    /// Waits on the host until every rank has called it, and exchanges a message with
+    /// Waits on the host until every rank has called meet(), and exchanges a message with
     /// both neighbours in the ring of ranks. NCCL makes a connection at its first use.
     /// That takes long and is not part of the program's work, so this function makes the
-    /// connections of NCCL's rings and trees, and those to neighbours. Connections for
-    /// all-to-all, gather and scatter are made later, because those use messages.
+    /// connections of NCCL's rings and trees, and the connections to neighbours.
+    /// Connections for all-to-all, gather and scatter are made later, because these verbs
+    /// use messages.
     void meet();
 
-    /// Tells the run if one of its groups was never started.
+    /// Tells the run if a group of this communicator was never started.
     ~Comm() override;
 
   private:
@@ -74,7 +75,7 @@ class Comm final : public Communicator {
 
     RunHandle handle_;
     RankRun& run_;      ///< valid if `handle_` is not null
-    Channel& channel_;  ///< likewise
+    Channel& channel_;  ///< valid if `handle_` is not null
     SourceLine made_at_;
 };
 

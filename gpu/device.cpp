@@ -74,9 +74,9 @@ std::byte* Device::do_allocate(const Storage& storage) {
     };
     cudaError_t result = allocate();
     if (result == cudaErrorMemoryAllocation) {
-        // Freed memory may be kept in pieces that are too small: give it back and try
+        // CUDA may keep freed memory in pieces that are too small: give it back and try
         // again.
-        cudaGetLastError();  // so that a later launch does not report it again
+        cudaGetLastError();  // clears the error: no later launch reports it
         synchronize();
         GPU_CHECK(cudaMemPoolTrimTo(default_pool(), 0));
         result = allocate();
@@ -112,7 +112,7 @@ void Device::do_download(HostTensor& values, const Tensor& source) {
     GPU_CHECK(cudaStreamSynchronize(stream_.get()));
 }
 
-/// Checks uploaded numbers while they are on the host; to ask the GPU would mean a wait.
+/// Checks uploaded numbers while they are on the host; asking the GPU would mean a wait.
 void Device::note_indices(const Tensor& destination, const HostTensor& values) {
     const Storage* const storage = destination.storage();
     const auto known = indices_below_.find(storage);

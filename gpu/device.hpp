@@ -13,14 +13,14 @@
 
 namespace lockstep::gpu {
 
-/// A device that computes on the GPU that is current when it is made; that GPU must also
-/// be current whenever the device is used. An operation is put into the stream and
-/// returns at once. Only two things wait: downloads, and operations whose indices were
-/// written to after their upload.
+/// A device on the GPU that is current when the device is made. The same GPU must be
+/// current whenever the device is used. An operation is put into the stream, and the call
+/// returns at once. Only two things wait: downloads, and operations with indices that
+/// were written to after their upload.
 ///
-/// Reruns give the same bits: the order of each sum depends only on shapes, without
-/// atomics, and cuBLAS has a workspace of the device's own. Sums of all elements are in
-/// f64, sums of rows and columns in the operands' type.
+/// Reruns give the same bits: the order of each sum depends only on shapes, no kernel
+/// uses atomics, and each device gives cuBLAS its own workspace. Sums of all elements are
+/// in f64, sums of rows and columns in the operands' type.
 ///
 /// Throws OutOfMemoryError if memory runs out, GpuError if CUDA fails.
 class Device final : public LocalDevice {
@@ -29,13 +29,13 @@ class Device final : public LocalDevice {
     ~Device() override;
 
     Stream& stream() { return stream_; }
-    /// Initializes cuBLAS now. The first use takes long, and is better not made while
+    /// Initializes cuBLAS now. The first use takes long. It should not happen while
     /// kernels wait for other devices.
     void prepare();
-    /// Waits until the device has done all that was issued, without blocking in CUDA.
-    /// Throws what `while_waiting` throws.
+    /// Waits until the device has done all issued work, without blocking in CUDA. Throws
+    /// what `while_waiting` throws.
     void synchronize();
-    /// Call this if something else than this device's operations writes to `written`.
+    /// Call this if anything except this device's operations writes to `written`.
     void forget_indices(const Tensor& written);
 
   private:
@@ -44,20 +44,20 @@ class Device final : public LocalDevice {
     void do_upload(const Tensor& destination, const HostTensor& values) override;
     void do_download(HostTensor& values, const Tensor& source) override;
 
-    /// Waits, unless the range of the indices is known since their upload.
+    /// Waits, unless the range of the indices is known from their upload.
     void check_indices(const Tensor& indices, std::int64_t bound) override;
     void compute_native(OperationRef operation) override;
-    /// Also names the rank. If each operation is waited for (`sync`), no other device of
-    /// the process can begin an operation meanwhile.
+    /// Also names the rank in errors. If each operation is waited for (`sync`), no other
+    /// device of the process can begin an operation meanwhile.
     void attempt(const char* operation, SourceLine at, FunctionRef<void()> use) override;
     bool takes_bf16(OperationRef operation) const override;
-    /// Computes one operation. device_*.cpp specialize it, one file per family. If one is
-    /// missing, the program does not link.
+    /// Computes one operation. device_*.cpp specialize this, one file per family. If a
+    /// specialization is missing, the program does not link.
     template <typename Op>
     void compute(const Op& operation);
 
-    /// Runs `operation`, which reads `source`, of this device or another one. Both
-    /// devices keep the order in which the host asked.
+    /// Runs `operation`, which reads `source`. This tensor may be of another device. Both
+    /// devices keep the host's order of operations.
     void run_beside(const Tensor& source, FunctionRef<void()> operation);
     Blas& blas();
     /// destination (+)= factor * op(weights) y of each head.
@@ -67,8 +67,7 @@ class Device final : public LocalDevice {
     /// padded with zeros, so all tiles use the same kernel.
     void each_tile(const Tensor& c, const Tensor& a, bool accumulate,
                    FunctionRef<void(const Tensor&, const Tensor&)> multiply);
-    /// Returns the table of the pages of these tokens; kept until other tokens are asked
-    /// for.
+    /// Returns the table of these tokens' pages. Keeps it until other tokens come.
     const Tensor& paged(const PagedTokensRef& tokens);
     /// Memory that an operation needs between its kernels.
     Tensor workspace_for_reduction();

@@ -12,10 +12,10 @@ namespace lockstep::gpu {
 namespace {
 
 // In each row the heads of a batch are next to each other, `width` elements apart. So one
-// call of cuBLAS multiplies all heads of a batch. If one operand has a heads and the
-// other only g, head h of the first meets head h / (a/g) of the second. The heads then
-// form g groups of a/g members, and each call multiplies the i-th members of all groups:
-// a/g calls of g products.
+// call of cuBLAS multiplies all heads of a batch. If one operand has `a` heads and the
+// other only `g` heads, head h of the first meets head h / (a/g) of the second. The heads
+// then form g groups of a/g members. Each call multiplies the i-th members of all groups:
+// there are a/g calls of g products.
 
 /// Where the products of one call find an operand's heads.
 template <typename T>
@@ -25,7 +25,7 @@ struct Stepped {
 };
 
 /// Returns the `member`-th head of each of `groups` groups. If there are as many heads as
-/// groups, it is the only head of each group.
+/// groups, each group has only one head.
 template <typename T>
 Stepped<T> stepped(const Heads& heads, std::int64_t groups, std::int64_t batch,
                    std::int64_t member) {
@@ -174,8 +174,8 @@ namespace {
 static_assert(ops::AttendPages::kMostWidth <= kMostPagedWidth &&
               ops::AttendPages::kMostTurned <= kMostTurnedWidth);
 
-/// Returns a pair for each row, its token and the index of its first page; then the pages
-/// of all sequences.
+/// Returns a pair for each row (its token and the index of its first page), then the
+/// pages of all sequences.
 HostTensor page_table(const PagedTokens& tokens) {
     std::vector<std::int32_t> rows, pages;
     const auto begin_of = [&] { return static_cast<std::int32_t>(pages.size()); };

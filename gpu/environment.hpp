@@ -4,14 +4,14 @@ namespace lockstep::gpu {
 
 /// Throws MissingError with the survey's problem if no GPU can be used.
 void require_gpu();
-/// The same for NCCL.
+/// Throws MissingError with the survey's problem if NCCL cannot be used.
 void require_nccl();
 
-/// Throws MissingError if the thread's GPU cannot run the kernels. Makes a context on it.
+/// Throws MissingError if the thread's GPU cannot run the kernels. Makes a context.
 void require_kernels();
 
 /// Lets NCCL use one GPU for several processes. NCCL 2.30 and later have a setting for
-/// it. For older versions each process gets a different host name, so that they connect
+/// this. For older versions each process gets a different host name, so that they connect
 /// over sockets.
 void share_gpu(int rank);
 

@@ -21,9 +21,9 @@ import sysconfig
 USUAL_TOOLKITS = ["/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda"]
 SYSTEM = ["/usr", "/usr/local"]
 LIBRARY_FOLDERS = ["lib64", "lib", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"]
-OLDEST_CUDA = 12   # the first one whose nvcc compiles C++20
+OLDEST_CUDA = 12   # the first version with an nvcc that compiles C++20
 OLDEST_NCCL = (2, 18)
-ANY_GPU = 80       # if this machine has none: code that runs on all GPUs since Ampere
+ANY_GPU = 80       # if this machine has no GPU: code for all GPUs since Ampere
 
 
 class Missing(Exception):

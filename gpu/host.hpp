@@ -15,11 +15,11 @@
 
 namespace lockstep::gpu {
 
-/// Pinned host memory, which the GPU reads and writes directly. To allocate or to free
-/// some, CUDA may wait for all work of the GPU. A rank could then wait for another one
-/// forever. So freed blocks are kept for later requests of the same size.
+/// Pinned host memory, which the GPU reads and writes directly. When CUDA allocates or
+/// frees such memory, it may wait for all work of the GPU. Then a rank could wait for
+/// another rank forever. So freed blocks are kept for later requests of the same size.
 ///
-/// Throws GpuError if there is no more.
+/// Throws GpuError if there is no more memory.
 class PinnedPool final : public PinnedPages {
   public:
     PinnedPool() = default;
@@ -39,8 +39,8 @@ class PinnedPool final : public PinnedPages {
     std::map<std::byte*, Block> blocks_;
 };
 
-/// Measures a rank's host: its time by the host's clock, its ledger, its counters. Its
-/// computations are done when they return.
+/// Measures a rank's host: its time by the host's clock, its ledger, its counters. Calls
+/// return when their computation is done.
 class MeasuredHost final : public DeviceMonitor {
   public:
     MeasuredHost(int rank, Spans& spans, const Watch& watch)

@@ -60,7 +60,7 @@ std::string problem_text(const std::string& complaint) {
         library);
 }
 
-/// ./lockstep builds the module only where this is true.
+/// ./lockstep builds the module only if this is true.
 bool has_driver() {
     void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (driver != nullptr) ::dlclose(driver);

@@ -25,7 +25,7 @@ void MeasuredDevice::measure(Spans::Kind kind, TraceEvent label,
 }
 
 /// Records an event after every few milliseconds of the GPU's work, so that each large
-/// operation has its own.
+/// operation has its own event.
 void MeasuredDevice::place_milestone(const DeviceOperation& operation) {
     constexpr double kBetween = 1e8;
     constexpr double kOfAnOperation = kBetween / 32;
@@ -116,7 +116,7 @@ void MeasuredDevice::freed(const Storage& storage) noexcept {
     try {
         spans_.memory({rank_, 0, ledger_.report().current}, stream());
     } catch (const std::exception&) {
-        // The trace lacks a level; the next operation throws what broke the GPU.
+        // Only the trace lacks a level; the next operation throws the fault of the GPU.
     }
 }
 

@@ -22,8 +22,8 @@ class MeasuredDevice final : public DeviceMonitor {
     MeasuredDevice(int rank, bool sync, Spans& spans, const Watch& watch)
         : rank_(rank), sync_(sync), spans_(spans), watch_(watch), ledger_(0) {}
 
-    /// Sets the stream of the device that reports to this, and its copies. Call it before
-    /// the device's first operation.
+    /// Sets the stream and the copies of the device that reports to this object. Call it
+    /// before the device's first operation.
     void attach(Stream& stream, HostCopies& copies) {
         stream_ = &stream;
         copies_ = &copies;

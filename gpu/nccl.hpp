@@ -27,8 +27,8 @@ class NcclFamily {
     const Watch& watch() const { return watch_; }
     /// Throws RunStopped if the run has been stopped, GpuError if NCCL has failed.
     void check() const;
-    /// Aborts all of them. Aborting one at a time would wait for the kernels of the
-    /// others.
+    /// Aborts all communicators. To abort one at a time would wait for the others'
+    /// kernels.
     void abort() noexcept;
     bool aborted() const { return aborted_; }
 
@@ -47,11 +47,11 @@ class NcclFamily {
     bool aborted_ = false;
 };
 
-/// A nonblocking NCCL communicator: the host polls whether its calls are done, so that it
-/// can give up if another process says so.
+/// A nonblocking NCCL communicator: the host polls whether its calls are done, so that
+/// the host can give up if another process says so.
 class NcclHandle {
   public:
-    /// All processes of the communicator make theirs at the same time.
+    /// All processes of the communicator make their handles at the same time.
     static NcclHandle make(NcclFamily& family, const ncclUniqueId& id, int rank,
                            int size);
 

@@ -47,8 +47,8 @@ class GpuProcess final : public Process {
     const HostFactory& make_host() const { return options_.make_host; }
 
     NcclFamily& nccl() { return family_; }
-    /// The communicator of the first `ranks` processes; an empty handle on the others.
-    /// All processes ask for it at the same time.
+    /// The communicator of the first `ranks` processes; an empty handle on the other
+    /// processes. All processes must call this at the same time.
     NcclHandle& world(int ranks);
     void tell_failure() {
         if (options_.on_failure) options_.on_failure();
@@ -56,7 +56,7 @@ class GpuProcess final : public Process {
     void examine(const std::vector<std::string>& logs) {
         if (options_.examine) options_.examine(logs);
     }
-    /// Sets the log that describe() tells of while a program runs; null for none.
+    /// Sets the log that describe() reports while a program runs; null for none.
     void set_log(const OperationLog* log);
 
   private:

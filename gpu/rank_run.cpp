@@ -27,7 +27,7 @@ RankRun::RankRun(int index, bool trace, const DeviceOptions& options, NcclFamily
 
 RankRun::~RankRun() {
     *handle = nullptr;
-    // What a failed program left on its streams was aborted, or ends without help.
+    // Work that a failed program left on its streams was aborted, or ends without help.
     const auto end = [](const LaunchQueue& queue) {
         if (!queue.in_flight.empty()) cudaStreamSynchronize(queue.stream.get());
     };

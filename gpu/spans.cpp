@@ -104,8 +104,8 @@ void Spans::memory(const TraceMemory& level, Stream& stream) {
     stream.record(*span.start);
 }
 
-/// Reads what has happened, so that its events can be used again. Spans that are still
-/// open keep their place; those behind them are read anyway.
+/// Reads the spans that are over, so that their events can be used again. Spans that are
+/// still open keep their place; spans behind them are read anyway.
 void Spans::read_finished() {
     constexpr std::size_t kMany = 256;
     if (pending_.size() - seen_ < kMany) return;
@@ -186,8 +186,8 @@ void Spans::count(Kind kind, Picoseconds duration) {
 
 namespace {
 
-/// Returns whether `event`, which begins no earlier, comes after `before` and not within
-/// it. Nothing is within an operation. The end of a phase may differ from an event by the
+/// `event` begins no earlier than `before`. Returns whether it comes after, not within.
+/// Nothing is within an operation. The end of a phase may differ from an event by the
 /// rounding of two times.
 bool comes_after(const TraceEvent& event, const TraceEvent& before) {
     constexpr Picoseconds kRounding = 1'000'000;

@@ -81,7 +81,7 @@ class Spans {
     std::size_t first_ = 0;  ///< number of the span that is first in pending_
     std::size_t seen_ = 0;   ///< this many of pending_ were read, or open when seen
     std::vector<std::unique_ptr<Event>> free_;
-    /// The current span of computations without a trace, and the end of its last one.
+    /// Without a trace: the current span of computations, and the end of the last one.
     struct Computing {
         std::size_t number;
         Stream* stream;

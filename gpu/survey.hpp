@@ -11,7 +11,7 @@ struct GpuInfo {
     std::string capability;  ///< "9.0"
     std::int64_t memory_bytes = 0;
     std::vector<int> peers;  ///< GPUs whose memory this GPU can reach directly
-    std::string problem;     ///< why it cannot be used, in one sentence; empty if it can
+    std::string problem;     ///< why the GPU cannot be used, in one sentence; else empty
 };
 
 /// What this build and this machine have for the GPU twin. A version is empty if it is
@@ -23,8 +23,8 @@ struct Survey {
     std::string nccl;        ///< the NCCL version that was loaded, "2.28.9"
     std::string nccl_built;  ///< the NCCL version that this was built with
     std::vector<GpuInfo> gpus;
-    /// Why no GPU, or why the first one, cannot be used, in one sentence that says what
-    /// would help; empty if there is no problem.
+    /// Why there is no GPU, or why the first one cannot be used, in one sentence that
+    /// says what would help; empty if there is no problem.
     std::string problem;
     /// The same for NCCL, which `--backend nccl` also needs.
     std::string nccl_problem;

@@ -35,8 +35,8 @@ struct GpuAnswer {
 /// "13.0"; empty for 0.
 std::string cuda_version_text(int version);
 
-/// Returns why no GPU can be used, in one sentence that says what would help; empty if
-/// one can.
+/// Returns why no GPU can be used, in one sentence that says what would help; empty if a
+/// GPU can be used.
 std::string cuda_problem(const CudaAnswer& answer);
 
 /// "7.5" for 75.
@@ -46,9 +46,9 @@ std::string capability_text(int capability);
 /// if it can.
 std::string gpu_problem(const GpuAnswer& answer);
 
-/// Returns why NCCL cannot be used; empty if it can. `loaded` is the loaded version,
-/// `built` the one that this was built with, both in NCCL's form (22809 is 2.28.9), 0 if
-/// unknown.
+/// Returns why NCCL cannot be used; empty if it can. `loaded` is the loaded version, and
+/// `built` is the version that this was built with. Both are in NCCL's form (22809 is
+/// 2.28.9); 0 means unknown.
 std::string nccl_problem(int loaded, int built);
 
 }  // namespace lockstep::gpu

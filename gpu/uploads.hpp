@@ -17,19 +17,19 @@ struct FreePinned {
 template <typename T>
 using Pinned = std::unique_ptr<T, FreePinned>;
 
-/// Allocates pinned memory. CUDA may wait for all work of the GPU to allocate or free it.
-/// Throws GpuError if there is no more.
+/// Allocates pinned memory. To allocate or free it, CUDA may wait for all work of the
+/// GPU. Throws GpuError if there is no more memory.
 void* allocate_pinned(std::size_t bytes);
 
-/// Sends values to the GPU, page by page through pinned memory. From other memory, CUDA
-/// may read the values at any time: on some systems after the call has returned.
+/// Sends values to the GPU, page by page through pinned memory. From unpinned memory,
+/// CUDA may read the values at any time: on some systems after the call has returned.
 class Uploads {
   public:
     Uploads();
 
     /// Puts a copy of the values into the stream; the caller may change them once this
-    /// returns. While no page is free, it calls `while_waiting` again and again, which
-    /// may throw to end the wait.
+    /// returns. While no page is free, calls `while_waiting` again and again; that may
+    /// throw to end the wait.
     void put(std::byte* destination, const std::byte* values, std::int64_t bytes,
              Stream& stream, FunctionRef<void()> while_waiting);
 

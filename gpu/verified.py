@@ -3,8 +3,8 @@
 
 usage: gpu/verified.py RESULTS.json… [FILE]
 
-Several results make one table if they are of one commit and one machine. If more than one of them
-has a step, the first one's is used.
+Several results make one table if they are of one commit and one machine. If several of them have
+the same step, the first result is used.
 """
 
 import json

@@ -103,7 +103,7 @@ class Verification:
             given or os.path.join(ROOT, "build"))
         self.parts = parts
         self.gpus = 0
-        self.cuda = {}     # its files, as find_cuda.py names them
+        self.cuda = {}     # CUDA's files, as find_cuda.py names them
         self.environment = os.environ | {"LOCKSTEP_BUILD": self.build, "GPU_REQUIRED": "1"}
         limit = os.environ.get("VERIFY_STEP_SECONDS")
         self.run = Run(os.path.abspath(folder or os.path.join(self.build, "verified")), ROOT,

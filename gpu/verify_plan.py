@@ -3,7 +3,7 @@
 The first minutes tell most. The device's contract comes before speed; speed comes before steps that
 need a sanitizer or several processes. Lessons, the suite and all steps that may fail come last.
 `typical` is the time of a step on one H200. Builds, the suite and the communicator's contract have
-not been timed separately there, so theirs are guesses.
+not been timed separately there, so their times are guesses.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ PARTS = {
     "suite": ("./lockstep test, which builds the rest", ()),
 }
 
-MOST_STEPS = 100       # of training, if a lesson has more: only the backend is tried
+MOST_STEPS = 100       # of training, even if a lesson has more: the backend is tested
 FEW_STEPS = 10         # if two processes take turns on a GPU
 MOST_SHARED = 2        # lessons tried with two processes; each takes half a minute
 WITH_MPS = "gpu/with_mps.sh"
@@ -44,7 +44,7 @@ NOT_HERE = "the binaries were built elsewhere; the suite needs a build"
 @dataclass
 class Lesson:
     slug: str
-    ranks: int         # the fewest that it runs on
+    ranks: int         # the fewest ranks that it runs on
     steps: int         # of training; 0 if it has no such setting
 
     def at_most(self, steps):
@@ -83,8 +83,8 @@ def bench_steps(machine):
 
 
 def sanitizer_step(machine, tool, need):
-    """Runs some of the device's tests; they use no kernel of cuBLAS. A CUDA call that fails is no
-    finding, because tests provoke some."""
+    """Runs some of the device's tests; they use no kernel of cuBLAS. Failing CUDA calls are
+    no finding, because tests provoke some."""
     argv = [machine.sanitizer or "compute-sanitizer", "--tool", tool,
             "--launch-timeout", "60", "--kernel-name", "kernel_substring=lockstep",
             "--error-exitcode", "9", *(["--report-api-errors", "no"] if tool == "memcheck" else []),

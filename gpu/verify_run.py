@@ -19,7 +19,7 @@ import verify_figures
 
 OPTIONAL_SECONDS = 60      # the longest time of a step that may fail
 LEAST_SECONDS = 5          # with less time left no step begins
-MOST_LOGGED = 1 << 20      # bytes of a step's output that are kept: the last ones
+MOST_LOGGED = 1 << 20      # kept bytes at the end of a step's output
 CRASHES = {128 + number for number in
            (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)}
 PR_SET_PDEATHSIG = 1
@@ -35,7 +35,7 @@ class Step:
     limit: float                   # seconds after which it is ended
     reader: callable = verify_figures.last_line
     targets: tuple = ()            # targets of the build that it runs
-    goal_of: str = ""              # the step whose figures are judged; nothing is run
+    goal_of: str = ""              # judges the figures of that step; runs nothing
     shares_gpu: bool = False       # two processes share the GPU, which NCCL does not support
     lacking: str = ""              # why this machine cannot run it
 

@@ -4,8 +4,8 @@
 
 namespace lockstep::gpu {
 
-/// Shows the other processes that this one works or waits, and asks whether they still go
-/// on. Does nothing if the process is alone.
+/// Shows the other processes that this process works or waits, and asks whether the run
+/// goes on. Does nothing if the process is alone.
 class Watch {
   public:
     explicit Watch(Control* control) : control_(control) {}

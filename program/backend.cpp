@@ -163,8 +163,7 @@ std::optional<gpu::Placement> placement_for(const Options& asked) {
 
 void say_backend(const std::string& program, const Options& asked, const Options& options,
                  const std::optional<gpu::Placement>& placement) {
-    // Only one process prints it: the one that starts the others, or rank 0 if a launcher
-    // started them.
+    // Only one process prints the line: rank 0, or the process that starts the ranks.
     const bool speaks =
         !placement || (placement->rank == 0 && placement->launcher != "lockstep");
     if (asked.backend != "gpu" || !speaks) return;

@@ -28,14 +28,14 @@ sim::ClusterOptions cluster_options(const Options& options, int ranks, bool trac
 std::unique_ptr<Cluster> make_cluster(const Options& options, int ranks,
                                       bool trace = false);
 
-/// If the requested backend may need it, returns this process's place among the processes
-/// that were started together. If there is such a place, also sets CUDA's and NCCL's
-/// environment.
+/// Returns this process's place among the processes that were started together, if there
+/// is one and the requested backend may need it. Then also sets the environment of CUDA
+/// and NCCL.
 std::optional<gpu::Placement> placement_for(const Options& asked);
 
 /// Returns the options with the backend and the number of ranks that they mean on this
 /// machine. `gpu` becomes nccl if there is a GPU for each rank, or if several processes
-/// were started together; otherwise it becomes cuda. Without --ranks there are
+/// were started together; otherwise `gpu` becomes cuda. Without --ranks there are
 /// `default_ranks`. With nccl, `placement` gives the number of ranks; without a
 /// placement, the default is at most the number of GPUs. Throws MissingError if the
 /// machine lacks what the backend needs.

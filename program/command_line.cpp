@@ -46,7 +46,7 @@ std::string paragraph(const std::string& text) {
 }
 
 /// Formats CLI11's help to the window's width. The program lists its commands, each with
-/// the first sentence of its purpose. A command that has commands shows their help.
+/// the first sentence of its purpose. Other commands show the help of their subcommands.
 class HelpFormat : public CLI::Formatter {
   public:
     std::string make_help(const CLI::App* app, std::string,
@@ -98,7 +98,7 @@ class HelpFormat : public CLI::Formatter {
     }
 };
 
-/// Throws UsageError if a word is left that nothing takes.
+/// Throws UsageError if the command has no use for one of its words.
 void require_no_extras(const CLI::App& app) {
     std::vector<std::string> names;
     for (const CLI::Option* option : app.get_options())
@@ -115,7 +115,7 @@ void require_no_extras(const CLI::App& app) {
                 full_name(app));
 }
 
-/// Throws CLI11's error about the words of a command, in a sentence of our own.
+/// Throws UsageError for an error of CLI11, in our own words.
 [[noreturn]] void refuse(const CLI::App& app, const CLI::ParseError& error) {
     if (!app.get_allow_extras()) require_no_extras(app);
     const std::string text = error.what();
@@ -134,7 +134,7 @@ void require_no_extras(const CLI::App& app) {
     throw UsageError(text.substr(0, text.find(':')) + ": a value is missing");
 }
 
-/// Throws UsageError: the program, or a command that has commands, has none of this name.
+/// Throws UsageError, because `app` has no command of this name.
 [[noreturn]] void refuse_name(const CLI::App& app, const std::string& name) {
     std::vector<std::string> known;
     for (const CLI::App* command : subcommands_of(app))
@@ -276,7 +276,7 @@ CommandLine::CommandLine(CommandLine&&) noexcept = default;
 CommandLine& CommandLine::operator=(CommandLine&&) noexcept = default;
 
 Command& CommandLine::program() {
-    program_->set_help_flag("--help");  // -h may be the program's own
+    program_->set_help_flag("--help");  // -h may be an option of the program
     return commands_.emplace_back(*program_, "", program_->get_description());
 }
 
@@ -287,7 +287,7 @@ Command& CommandLine::add(const std::string& name, const std::string& purpose) {
                            : program_->get_subcommand(name.substr(0, space));
     parent->require_subcommand(1);
     CLI::App& app = *parent->add_subcommand(name.substr(space + 1), purpose);
-    app.footer("");  // otherwise it inherits the program's
+    app.footer("");  // otherwise the command inherits the program's footer
     return commands_.emplace_back(app, name, purpose);
 }
 

@@ -26,8 +26,8 @@ class App;
 
 namespace lockstep::programs {
 
-/// Takes the value of an option or a positional: reads it into its field of the request,
-/// or throws UsageError with a sentence that names option and value.
+/// Reads the value of an option or a positional into its field of the request. Throws
+/// UsageError for a wrong value; the message names the option and the value.
 using Take = std::function<void(const std::string& option, const std::string& value)>;
 
 /// Takes any text.
@@ -83,13 +83,13 @@ struct Taken {
     bool is_positional() const { return !name.starts_with("-"); }
 };
 
-/// The declaration of a program or a command: what it takes, and into which fields.
+/// Declares a program or a command: its options and arguments with their fields.
 class Command {
   public:
     Command(CLI::App& app, std::string name, std::string purpose)
         : app_(app), name_(std::move(name)), purpose_(std::move(purpose)) {}
 
-    /// The request that the command makes. The words that it takes fill the fields.
+    /// The request that the command makes. The command's words fill the fields.
     template <typename R>
     R& asks_for() {
         return request_.emplace<R>();
@@ -100,7 +100,7 @@ class Command {
 
     /// A word without an option's name; it is required.
     void positional(const std::string& name, const std::string& meaning, Take take);
-    /// All remaining words. If they are not `needed`, there may be none.
+    /// All remaining words. If `needed`, at least one word must remain.
     void rest(const std::string& name, const std::string& meaning, bool needed,
               Take take);
     /// "--ranks N".
@@ -135,7 +135,7 @@ class Command {
     std::function<void()> finally_ = [] {};
 };
 
-/// A program as its command line shows it.
+/// What --help and --version say about a program.
 struct ProgramText {
     std::string name;     ///< "lockstep"
     std::string purpose;  ///< help begins with it
@@ -159,7 +159,7 @@ class CommandLine {
 
     const std::vector<std::string>& words() const { return words_; }
     const std::deque<Command>& commands() const { return commands_; }
-    /// Returns whether a word is `word` or begins with `word` and "=".
+    /// Returns whether one of the words is `word` or begins with `word` and "=".
     bool has(const std::string& word) const;
 
     /// The command that the words name; or null and a text to print (help, version).
@@ -169,8 +169,8 @@ class CommandLine {
     };
     /// Finds the command that the words name, and takes its words.
     Asked read();
-    /// Takes the words of a program without commands, and returns the unknown ones. If
-    /// `all` should be known, throws UsageError instead.
+    /// Takes the words of a program without commands, and returns the unknown words. If
+    /// `all` is true, throws UsageError for an unknown word instead.
     std::vector<std::string> read_options(bool all);
 
   private:
@@ -209,8 +209,8 @@ void naming(const std::string& option, const std::filesystem::path& path,
     }
 }
 
-/// Throws UsageError if the path that an option gave for output is the file `read`.
-/// `what` says whose file that is: "the cluster".
+/// Throws UsageError if an option's output path is the input file `read`. `what` names
+/// what the input file describes, such as "the cluster".
 void require_not_read(const std::string& option, const std::filesystem::path& path,
                       const std::filesystem::path& read, const std::string& what);
 

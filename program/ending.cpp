@@ -75,7 +75,7 @@ Ending Speaker::of_exception() const {
         if (!text.ends_with('\n')) text += '\n';
         return {kFailed, text, true};
     } catch (const gpu::RunStopped& stopped) {
-        return {stopped.failure().status, "", false};  // rank 0 has said it
+        return {stopped.failure().status, "", false};  // rank 0 has printed it
     } catch (const UsageError& error) {
         return sentence(error.what(), kUsage);
     } catch (const MissingError& error) {

@@ -23,7 +23,7 @@ std::string paragraph(const std::string& text, int width) {
     return lines;
 }
 
-/// Returns nothing if the rank did not answer with a log.
+/// Returns the log in a rank's answer, or nothing if the answer is no log.
 std::optional<RankLog> log_of(const std::string& bytes) {
     try {
         return bytes.empty() ? std::nullopt : std::optional<RankLog>(read_log(bytes));
@@ -32,7 +32,7 @@ std::optional<RankLog> log_of(const std::string& bytes) {
     }
 }
 
-/// Returns the logs of the cluster's ranks; the run may have more processes.
+/// Returns the logs of the cluster's ranks; other processes of the run have none.
 std::vector<std::optional<RankLog>> logs_of_members(
     const std::vector<std::string>& logs) {
     std::vector<std::optional<RankLog>> read;

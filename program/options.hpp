@@ -36,17 +36,17 @@ struct Options {
     DType dtype = DType::f32;
     std::uint64_t seed = 1;
     std::string cluster = "classroom";
-    /// --check. Without it, LOCKSTEP_CHECK in the environment counts, on virtual devices.
+    /// The value of --check. If none is given, virtual devices use LOCKSTEP_CHECK.
     std::optional<sim::CheckLevel> check;
     std::map<std::string, std::string> settings;  ///< --set KEY=VALUE, as given
     Settings values;                              ///< of all declared settings
     RunSettings run;
     std::optional<std::filesystem::path> out;
-    /// For --backend nccl, this process of the run; set when all processes have met.
+    /// With --backend nccl, this process in the run; set when all processes have met.
     gpu::Process* process = nullptr;
 
-    /// Returns whether times come from the virtual clock and equal the formulas;
-    /// otherwise they are measured.
+    /// Returns whether times come from the virtual clock, and so equal the formulas.
+    /// Otherwise times are measured.
     bool has_virtual_time() const { return backend != "nccl"; }
     /// Returns false if --set numerics=off asks for shapes only.
     bool has_numbers() const { return run.numbers; }

@@ -18,7 +18,8 @@ namespace lockstep::programs {
 
 namespace {
 
-/// Inserts the rank, unless it is 0, into a sentence "ring: …" that does not name it.
+/// Inserts the rank into a sentence "ring: …" that does not name it. Does nothing for
+/// rank 0.
 void name_rank(std::string& text, int rank) {
     const std::size_t colon = text.find(": ");
     if (rank == 0 || colon == std::string::npos) return;
@@ -27,8 +28,7 @@ void name_rank(std::string& text, int rank) {
     text.insert(colon + 2, fmt::format("rank {}: ", rank));
 }
 
-/// Restores the terminal's settings: a rank that is killed at a prompt leaves it without
-/// echo.
+/// Restores the terminal's settings. If a rank is killed at a prompt, echo stays off.
 class TerminalKept {
   public:
     TerminalKept() { known_ = ::tcgetattr(STDIN_FILENO, &before_) == 0; }

@@ -14,25 +14,25 @@
 
 namespace lockstep::programs {
 
-/// In a handler: says how the exception ends its program.
+/// In a handler: says how the exception ends the program.
 using Explain = std::function<Ending()>;
 
-/// In a handler: tells the other processes of the exception.
+/// In a handler: tells the other processes about the exception.
 gpu::Failure tell_failure(
     gpu::Control& control, const Explain& explain = [] { return ending_of_exception(); });
 
 /// In a handler: calls tell_failure, and returns the first failure of any process. Rank 0
-/// prints it: see Control::claim_text.
+/// prints that failure (see Control::claim_text).
 gpu::Failure first_failure(
     gpu::Control& control, const Explain& explain = [] { return ending_of_exception(); });
 
 /// Runs a copy of this program for each rank, with the same words, and returns the status
-/// of the first that failed. Afterwards the terminal has its old settings.
+/// of the first copy that failed. Afterwards the terminal has its old settings.
 int run_copies(int ranks, const std::vector<std::string>& words);
 
-/// This process of a run with --backend nccl, among the others that were started with it.
-/// Without a placement it is the only process. The first failure of any process ends all
-/// of them, with its status; rank 0 prints what it was.
+/// This process and its connection to the other processes of a run with --backend nccl.
+/// Without a placement there are no other processes. The first failure of any process
+/// ends all processes with the same status; rank 0 prints the failure.
 class Processes {
   public:
     /// Waits until all processes have met.
@@ -40,16 +40,16 @@ class Processes {
         const Options& options, const std::optional<gpu::Placement>& placement,
         Explain explain = [] { return ending_of_exception(); });
 
-    /// Takes this process's GPU, and makes NCCL's communicators to the others.
+    /// Takes this process's GPU, and makes NCCL's communicators to the other processes.
     gpu::Process& open(const Options& options);
 
     /// Null if this is the only process.
     gpu::Control* control() const { return control_.get(); }
-    /// Returns whether this process is the one that speaks and records.
+    /// Returns whether this process prints and records for all.
     bool leads() const { return control_ == nullptr || control_->rank() == 0; }
 
-    /// In a handler: tells the others and returns the status of the first failure of any
-    /// process. Rank 0 prints that failure. If this is the only process, rethrows.
+    /// In a handler: tells the other processes, and returns the status of the first
+    /// failure. Rank 0 prints that failure. If this is the only process, rethrows.
     int give_up();
 
   private:

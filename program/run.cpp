@@ -47,7 +47,7 @@ std::string file_name(const char* path) {
     return path == nullptr ? "program" : std::filesystem::path(path).filename().string();
 }
 
-/// Leaves in argc and argv only the words of `rest`, which are in the same order.
+/// Keeps only the words of `rest` in argc and argv. The order is the same in both.
 void leave(int& argc, char** argv, const std::vector<std::string>& rest) {
     int left = 1;
     for (int i = 1; i < argc; ++i)
@@ -110,13 +110,13 @@ class Launch::State {
     std::vector<std::string> words_;
     programs::Options options_;
     bool trace_ = false;
-    std::string help_;          ///< if it was asked for
+    std::string help_;          ///< if --help was given
     std::exception_ptr wrong_;  ///< the error that the words caused, if any
     std::optional<gpu::Placement> placement_;
     std::unique_ptr<programs::Processes> processes_;
     Record record_;
     Thrown* thrown_ = nullptr;  ///< of the current program
-    bool ended_ = false;        ///< nothing runs any more
+    bool ended_ = false;        ///< no more programs are run
     int status_ = programs::kSuccess;
 };
 
@@ -152,7 +152,7 @@ void Launch::State::read(int& argc, char** argv, bool takes_all) {
         leave(argc, argv, line.read_options(takes_all));
 }
 
-/// Determines what the options mean on this machine, and throws if it cannot be done.
+/// Determines what the options mean here. Throws if this machine cannot run them.
 void Launch::State::settle() {
     std::vector<programs::Setting> declared = programs::common_settings();
     declared.insert(declared.end(), info_.settings.begin(), info_.settings.end());
@@ -166,7 +166,7 @@ void Launch::State::settle() {
     programs::say_backend(info_.name, asked, options_, placement_);
     programs::cluster_options(options_, ranks(), trace_);
     if (placement_ && placement_->rank != 0) options_.out.reset();
-    if (!placement_) try_folder();  // else later, when the others can be told
+    if (!placement_) try_folder();  // else later, when the other processes can be told
     record_.options =
         programs::run_options(info_.name, options_, info_.default_ranks, info_.settings);
     record_.options.sum_length = info_.sum_length;

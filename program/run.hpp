@@ -19,25 +19,25 @@ struct ProgramInfo {
     int default_ranks = 4;
     /// The program's own settings, for --set; Launch::settings() has their values.
     std::vector<programs::Setting> settings = {};
-    /// Terms of the longest sum behind a tensor that is kept. `lockstep compare` derives
-    /// from it how much two runs may differ.
+    /// The number of terms in the longest sum of a kept tensor. `lockstep compare`
+    /// derives from this number how much two runs may differ.
     std::int64_t sum_length = 1;
 };
 
-/// Gets the report of each run, only in the process of rank 0.
+/// Gets the report of each run; called only in rank 0's process.
 using Show = std::function<void(const RunReport& report)>;
 
 /// Runs programs in the world that a command line asks for. The same binary runs on
 /// virtual devices, on one GPU, or as one process per GPU, on its own or under mpirun,
-/// srun or torchrun. It takes the options of lessons, which `--help` prints:
+/// srun or torchrun. The options are those of lessons; `--help` prints them:
 ///
 ///     --backend sim|cuda|nccl|gpu   --ranks N   --cluster NAME|FILE
 ///     --dtype f32|f64|bf16   --seed S   --check cheap|full
 ///     --set KEY=VALUE   --out DIR   --trace
 ///
 /// --out writes a record, which `lockstep compare` reads. The record has the tensors that
-/// ranks keep. A tensor has one entry, under its name, if it is a shard or if all ranks
-/// that kept it have the same bits. Otherwise each rank has an entry "rank_R/NAME".
+/// ranks keep. A tensor has one entry, under its name, if it is a shard or if it has the
+/// same bits on all ranks that kept it. Otherwise each rank has an entry "rank_R/NAME".
 /// --trace adds a trace and a timeline.
 ///
 /// A mistake ends a run with a sentence or a diagnosis on standard error. A diagnosis
@@ -45,14 +45,14 @@ using Show = std::function<void(const RunReport& report)>;
 /// --out.
 ///
 /// With --backend nccl each rank is a process, and each process runs main. Code of main
-/// outside run() runs once per rank; what must be done once belongs into a Show. If no
+/// outside run() runs once per rank; code that must run once belongs into a Show. If no
 /// launcher started the processes, the first one starts a copy of itself for each rank,
 /// and waits for the copies in run(); it runs no program itself.
 class Launch {
   public:
-    /// Removes Launch's options from argc and argv. The other words are the program's
-    /// own; so are all words behind "--". Neither prints nor throws: run() says what was
-    /// wrong.
+    /// Removes Launch's options from argc and argv. The program keeps the other words,
+    /// and all words after "--". This constructor neither prints nor throws: run()
+    /// reports what was wrong.
     Launch(int& argc, char** argv, ProgramInfo info = {});
     ~Launch();
     Launch(const Launch&) = delete;
@@ -70,11 +70,11 @@ class Launch {
     const programs::Settings& settings() const;
 
     /// Runs the program on every device; then shows and records the results. Launch can
-    /// make several runs, of the same program or of others. Each run has a name in the
-    /// record; unless it is "run", the names of kept tensors begin with it. Returns the
-    /// status for main: 0; 1 if the program made a mistake or threw; 2 for wrong usage
-    /// (also UsageError); 3 if the machine lacks something. After a status other than 0,
-    /// nothing runs any more.
+    /// make several runs, of one program or of different ones. Each run has a name in the
+    /// record. The names of kept tensors begin with the run's name, unless that is "run".
+    /// Returns the status for main: 0; 1 if the program made a mistake or threw; 2 for
+    /// wrong usage (also UsageError); 3 if the machine lacks something. After a status
+    /// other than 0, later calls run nothing.
     int run(const Program& program, const Show& show = {},
             const std::string& name = "run");
 
@@ -92,13 +92,13 @@ class Launch {
     std::unique_ptr<State> state_;
 };
 
-/// Runs a program that has no arguments of its own: unknown ones are refused.
+/// Runs a program without arguments of its own. Refuses unknown arguments.
 ///
 ///     int main(int argc, char** argv) { return lockstep::run(argc, argv, program); }
 int run(int argc, char** argv, const Program& program, const Show& show = {},
         ProgramInfo info = {});
 
-/// For a program that looks at --dtype, --seed or settings.
+/// For a program that reads --dtype, --seed or settings.
 int run(int argc, char** argv, const std::function<void(Rank&, const Launch&)>& program,
         const Show& show = {}, ProgramInfo info = {});
 

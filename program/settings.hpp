@@ -26,22 +26,22 @@ struct Choice {
     std::optional<std::string> standard = std::nullopt;
 };
 
-/// A setting, for --set KEY=VALUE. The code that reads a setting declares it. The check
-/// of its value, its help and its record follow from the declaration.
+/// A setting, for --set KEY=VALUE. The code that reads a setting declares the setting.
+/// Its check, its help and its record follow from the declaration.
 struct Setting {
     std::string key;
     std::string meaning;
     std::variant<Whole, Real, Choice> values;
-    /// The default in words, if it depends on other things: "twice the ranks".
+    /// The default in words if it is no constant, such as "twice the ranks".
     std::string standard = "";
     /// If true, run.json has the default when the setting is not set.
     bool recorded = true;
 
     /// Returns the default as text; empty if there is none.
     std::string standard_text() const;
-    /// Returns what can be set: "a whole number from 1 to 64", "on or off".
+    /// Returns which values are allowed, such as "a whole number from 1 to 64".
     std::string expected() const;
-    /// Returns the meaning, what can be set, and the default, for help.
+    /// Returns the text for help: the meaning, the allowed values and the default.
     std::string help() const;
 };
 
@@ -49,14 +49,14 @@ struct Setting {
 class Settings {
   public:
     Settings() = default;
-    /// `given` has the texts of --set, or of another option. Throws UsageError for a key
-    /// that is not declared, naming those that are, and for a value that is not allowed.
+    /// `given` has the texts of --set, or of another option. Throws UsageError for a
+    /// wrong value, and for an undeclared key; then the message names the declared keys.
     Settings(const std::vector<Setting>& declared,
              const std::map<std::string, std::string>& given,
              const std::string& option = "--set");
 
     // These return the value that was given, or the declared default. They throw
-    // std::logic_error if there is neither, or if the setting is not declared.
+    // std::logic_error if the setting has neither, or is not declared.
 
     std::int64_t integer(const std::string& key) const;
     double number(const std::string& key) const;

@@ -50,7 +50,7 @@ void AttentionTiles::cut_keys(QueryTile& tile, std::int64_t keys) const {
             continue;
         }
         const auto [earliest, latest] = range_of(query_tokens_, tile.queries);
-        // Leaves out keys at the end that no query sees.
+        // Leaves out the last keys if no query sees them.
         while (own.count > 0 && key_tokens_[own.end() - 1] > latest)
             --own.count;
         if (own.count == 0) continue;

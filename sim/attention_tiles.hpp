@@ -31,9 +31,9 @@ struct QueryTile {
     std::vector<KeyTile> keys;
 };
 
-/// Attention cut into tiles of queries by tiles of keys, as a GPU cuts it to fit its
-/// shared memory. Only one tile's scores are in memory at a time. The cut is the same for
-/// every head.
+/// Attention cut into tiles of queries by tiles of keys, as on a GPU, where a tile must
+/// fit into shared memory. Only one tile's scores are in memory at a time. The cut is the
+/// same for every head.
 class AttentionTiles {
   public:
     AttentionTiles(std::int64_t queries, std::int64_t keys,

@@ -4,8 +4,8 @@
 #include <bit>
 #include <new>
 
-// These tell AddressSanitizer which bytes of a block are unused. Without it, they do
-// nothing.
+// These tell AddressSanitizer which bytes of a block are unused. Without
+// AddressSanitizer, they do nothing.
 #if __has_include(<sanitizer/asan_interface.h>)
 #include <sanitizer/asan_interface.h>
 #else

@@ -12,12 +12,12 @@ namespace lockstep::sim {
 std::int64_t block_bytes(std::int64_t bytes);
 
 /// Memory of a device. Freed blocks are kept and used again, so that the steps of a loop
-/// ask the system for nothing. Blocks have rounded sizes (block_bytes); a block serves
+/// ask the system for no memory. Blocks have rounded sizes (block_bytes); a block serves
 /// requests that round to its size.
 ///
-/// Kept blocks and blocks in use together take at most a quarter more than the most that
-/// was ever in use. (Without that quarter, steps of a GPT drop blocks that they need
-/// again.) Blocks that were not needed for a long time go back to the system.
+/// Kept blocks and used blocks together take at most 25 % more than the used blocks took
+/// at their peak. (Without these 25 %, steps of a GPT drop blocks that they need again.)
+/// Blocks that were not needed for a long time go back to the system.
 class BlockCache {
   public:
     BlockCache() = default;

@@ -17,14 +17,14 @@ namespace lockstep::sim {
 
 enum class ExecutorKind : std::uint8_t { fibers, threads };
 
-/// Which mistakes a run looks for: those that cost almost nothing to find, or all. Only
-/// `full` looks for races between communication and compute (F16 to F18), launch orders
-/// that may deadlock (F12), and mistakes that only the values of several ranks show (F21
-/// to F29). Under `full`, memory that was never written is NaN.
+/// Which mistakes a run looks for: only those that cost almost nothing to find, or all.
+/// Only `full` looks for races between communication and compute (F16 to F18), launch
+/// orders that may deadlock (F12), and mistakes that only the values of several ranks
+/// show (F21 to F29). Under `full`, memory that was never written is NaN.
 enum class CheckLevel : std::uint8_t { cheap, full };
 
-/// Returns `full` if the environment has LOCKSTEP_CHECK=full, so that programs need not
-/// be built again; else `cheap`. Throws UsageError for any other value.
+/// Returns `full` if the environment has LOCKSTEP_CHECK=full, else `cheap`. So programs
+/// need not be built again. Throws UsageError for any other value.
 CheckLevel check_level_asked();
 
 /// Makes the device of a rank, if it should not be a CpuDevice.
@@ -43,20 +43,21 @@ struct ClusterOptions {
     /// Permutes the order in which ready ranks are run. Results do not depend on it.
     std::optional<std::uint64_t> schedule_seed;
     bool trace = false;
-    /// If none, check_level_asked() is called when a program is run, so that a wrong
-    /// environment is an error of that run.
+    /// If none, check_level_asked() is called when a program is run. So a wrong value in
+    /// the environment is reported by that run.
     std::optional<CheckLevel> check;
     DeviceFactory device_factory;  ///< if none, CpuDevice
-    /// The program of one device with the same data, if there is one. Under
-    /// CheckLevel::full it runs first, on one virtual device. Then what ranks keep is
-    /// compared with what it kept under the same names. A shard, kept with its Part, is
-    /// compared with that part of the whole, without padding. i32 must be equal; the rest
-    /// may differ by the rounding of sums. It is a mistake if one side lacks a name, if
-    /// shapes or dtypes differ, or if no rank keeps an element. A series must be on both
-    /// sides; its values are not compared, since each rank may have a share of them.
+    /// Optional: the program of one device with the same data. Under CheckLevel::full
+    /// this program runs first, on one virtual device. Then each tensor that ranks keep
+    /// is compared with the program's tensor of that name. A shard, kept with its Part,
+    /// is compared with that part of the whole, without padding. i32 must be equal; other
+    /// types may differ by the rounding of sums. It is a mistake if one side lacks a
+    /// name, if shapes or dtypes differ, or if no rank keeps some element. A series must
+    /// be on both sides. Its values are not compared, since each rank may have a share of
+    /// them.
     Program reference;
-    /// For repeating runs that hang: the ranks that are stuck when their program returns.
-    /// A diagnosis must not say that they have ended. Empty means none.
+    /// For replays of runs that hang: the ranks that are stuck when their program
+    /// returns. A diagnosis must not say that these ranks have ended. Empty means none.
     std::vector<bool> stands_still;
 
     static constexpr int kMaxRanks = 16384;

@@ -63,7 +63,7 @@ void all_reduce(const Members& members) {
 void reduce_scatter(const Members& members) {
     const int n = size_of(members);
     const std::int64_t count = at(members, 0).count;
-    // All totals first: an output may be a block of an input that is still needed.
+    // Computes all totals first: an output may be part of an input that is still needed.
     std::vector<Tensor> totals;
     totals.reserve(n);
     for (int c = 0; c < n; ++c)
@@ -100,7 +100,7 @@ void set_aside(const Members& members) {
     }
 }
 
-/// Copies every input, or the receiver's block of it, to every member that receives.
+/// Copies each input, or the receiver's block of the input, to each receiving member.
 void move(const Members& members, const VerbFacts& verb) {
     const std::int64_t count = at(members, 0).count;
     const int root = at(members, 0).peer;

@@ -21,7 +21,7 @@ Engine& Comm::engine(SourceLine at) const {
 }
 
 Comm::~Comm() {
-    // If the run fails, works that are left undone are no mistake.
+    // In a failed run, works that are left undone are no mistake.
     if (*engine_ == nullptr) return;
     if (std::uncaught_exceptions() > 0) {
         team_.lifetimes[rank()].went = true;

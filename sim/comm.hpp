@@ -6,8 +6,8 @@
 
 namespace lockstep::sim {
 
-/// A rank's side of a communicator between virtual devices: hands what the rank launches
-/// to the engine.
+/// A rank's side of a communicator between virtual devices. Hands the rank's launches to
+/// the engine.
 class Comm final : public Communicator {
   public:
     /// `made_at` is the line of the split; empty for world.
@@ -17,7 +17,7 @@ class Comm final : public Communicator {
           engine_(std::move(engine)),
           team_(team),
           made_at_(made_at) {}
-    /// Tells the engine which work its rank has left undone.
+    /// Tells the engine, which looks for works that the rank has left undone.
     ~Comm() override;
 
   private:

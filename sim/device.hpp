@@ -19,7 +19,7 @@ class CpuDevice final : public LocalDevice {
     ~CpuDevice() override;
 
     /// From now on new memory is NaN (-1 in integers) until it is written. So a program
-    /// that reads it too early gets the same values in each run, and notices.
+    /// that reads new memory too early gets the same values in each run, and notices.
     void spoil_new_memory() { spoils_ = true; }
     /// From now on, bytes that are kept for later are also counted in `total`, which must
     /// outlive the device.
@@ -34,8 +34,8 @@ class CpuDevice final : public LocalDevice {
 
     void check_indices(const Tensor& indices, std::int64_t bound) override;
     void compute_native(OperationRef operation) override;
-    /// Computes an operation. device_*.cpp specialize it, one file per family. If a
-    /// specialization is missing, the program does not link.
+    /// Computes an operation. device_*.cpp specialize this template, one file per family.
+    /// If a specialization is missing, the program does not link.
     template <typename Op>
     void compute(const Op& operation);
 

@@ -22,7 +22,7 @@ void add_sums(const Heads& destination, const Tensor& weights, const Heads& y,
     const std::int64_t width = y.width;
     with_real(weights.dtype(), [&]<typename T>(T) {
         const auto factor = static_cast<T>(options.factor);
-        // The number of heads of weights that are added into one head.
+        // How many heads of weights are added into one head.
         const std::int64_t heads = std::max(destination.heads, y.heads);
         const std::int64_t added = heads / destination.heads;
         each_head_in_parts(destination, long_part_of(added * m * (n + width)), [&] {
@@ -109,7 +109,7 @@ class HeadForward {
 
     std::vector<T> k, v;   ///< all keys and values, (n, width) each
     std::vector<T> q, y;   ///< of the tile's queries; q times the factor
-    T *maximum{}, *sum{};  ///< numbers of the tile's queries
+    T *maximum{}, *sum{};  ///< one number per query
 
     /// Adds a tile's keys and values to the results.
     void take_in(const Stretch& queries, const KeyTile& tile) {
@@ -211,7 +211,7 @@ class HeadBackward {
     std::vector<T> dk, dv;            ///< their gradients
     std::vector<T> q, dy;             ///< of the tile's queries; q times the factor
     std::vector<T> dq;                ///< their gradient, without the factor
-    const T *log_sum_exp{}, *dy_y{};  ///< numbers of the tile's queries
+    const T *log_sum_exp{}, *dy_y{};  ///< one number per query
 
     /// Adds what a tile contributes to the gradients.
     void add_tile(const Stretch& queries, const KeyTile& tile) {
@@ -276,8 +276,8 @@ void CpuDevice::compute(const ops::HeadRowProducts& op) {
 
 namespace {
 
-/// Rotates a head's row. With its halves a and b, the first half becomes a c - b s, and
-/// the second b c + a s; c and s are the cosines and sines of the columns' angles.
+/// Rotates a head's row. Its halves a and b become a c - b s and b c + a s; c and s are
+/// the cosines and sines of the columns' angles.
 template <typename T>
 void rotate_row(T* destination, const T* source, const std::vector<T>& cosines,
                 const std::vector<T>& sines) {
@@ -362,8 +362,8 @@ class PagedRow {
     PagedRow(const ops::AttendPages& op, const PagedSequence& sequence)
         : op_(op), sequence_(sequence) {}
 
-    /// Computes y for the row of token `token`, from its query and, if it is not null,
-    /// its turned query.
+    /// Computes y for the row of token `token`, from the row's query. Also uses the
+    /// turned query, if that is not null.
     void attend(T* y, const T* query, const T* turned, std::int64_t head,
                 std::int64_t token) {
         scores_.resize(static_cast<std::size_t>(token + 1));

@@ -236,7 +236,7 @@ void CpuDevice::compute(const ops::SquaredErrorBackward& op) {
 
 namespace {
 
-/// Returns how many columns of a shard's logits are not padding; these come first.
+/// Returns how many columns of a shard's logits come before the padding.
 std::int64_t real_columns(const Tensor& logits, const VocabularyShard& shard) {
     return std::clamp<std::int64_t>(shard.whole - shard.first, 0,
                                     logits.shape().columns());

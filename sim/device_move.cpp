@@ -52,7 +52,7 @@ void reduce_into(const Tensor& destination, const Tensor& source, Reduction redu
 }
 
 /// Drops the fraction, as NCCL does for means of integers. As in a GPU's conversion,
-/// values that are too large become the type's largest, and NaN becomes its least.
+/// values that are too large become the largest value, and NaN the least value.
 std::int32_t truncated(double value) {
     using Limits = std::numeric_limits<std::int32_t>;
     if (std::isnan(value)) return Limits::min();

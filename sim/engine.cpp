@@ -39,7 +39,7 @@ Picoseconds start_of(const Meeting& meeting) {
     return start;
 }
 
-/// Returns how much of a collective's latency its group has paid already, on all ranks.
+/// Returns how much latency the collective's group has already paid on all ranks.
 Picoseconds latency_paid(const Meeting& meeting) {
     Picoseconds paid = meeting.first->launch->latency;
     for (const Posted* posted : meeting.arrived)
@@ -57,8 +57,8 @@ Launch* first_to_end(const std::vector<Launch*>& launches) {
     return first;
 }
 
-/// Sorts teams by the start of their first collectives. All of these can end; if two of
-/// them use one buffer, the order matters.
+/// Sorts teams by the start of their first collectives. All these collectives can end; if
+/// two of them use one buffer, their order matters.
 void in_virtual_order(std::vector<Team*>& teams) {
     std::vector<std::tuple<Picoseconds, int, Team*>> starts;
     starts.reserve(teams.size());
@@ -397,7 +397,7 @@ void Engine::arrive(Posted& posted) {
     list_if_complete(team);
 }
 
-/// A team's collectives end in order: the first is listed when all members are there.
+/// A team's collectives end in order. The first one is listed when all members are there.
 void Engine::list_if_complete(Team& team) {
     if (team.meetings.empty()) return;
     Meeting& meeting = team.meetings.front();
@@ -460,7 +460,7 @@ bool Engine::move_on() {
         if (!network_.advance(hand_over)) break;
         if (woken_ > 0 && mistakes_.empty()) return true;
     }
-    // None of the launches in any_of ends; the diagnosis names the first.
+    // None of the launches in any_of ends; the diagnosis names the first launch.
     for (const int index : wait_for_any_)
         rank(index).waiting = rank(index).any_of.front();
     if (std::optional<Diagnosis> stop = checker_->explain_stop()) {
@@ -473,8 +473,8 @@ bool Engine::move_on() {
 }
 
 /// Wakes the rank whose wait_any ends first, unless a message on its way can end earlier.
-/// Anything else would be started by this rank or by one that waits longer, so it cannot
-/// end earlier.
+/// All later communication is started by this rank or by ranks that wait longer, so it
+/// cannot end earlier.
 bool Engine::end_wait_for_any() {
     constexpr Picoseconds kNever = std::numeric_limits<Picoseconds>::max();
     std::pair<Picoseconds, int> first{kNever, -1};
@@ -513,9 +513,9 @@ bool Engine::end_meetings() {
     return !teams.empty();
 }
 
-/// Returns how long a collective takes after the earlier ones of its group, if it has a
-/// group. The longest latency counts, once. Group says what NCCL does, and what is left
-/// out.
+/// Returns how long a collective takes. In a group, the latency that earlier collectives
+/// have paid is subtracted: only the longest latency counts. Group says what NCCL does,
+/// and what the model leaves out.
 Picoseconds Engine::time_in_group(const CollectiveCall& call, const Team& team,
                                   const Meeting& meeting) const {
     const Picoseconds alone = collective_time(call, options_.spec, team.ranks);
@@ -527,7 +527,7 @@ Picoseconds Engine::time_in_group(const CollectiveCall& call, const Team& team,
     return alone - std::min(latency, paid);
 }
 
-/// The copy has its turn. It moves when its link is free.
+/// The copy has its turn. Its data move when its link is free.
 void Engine::begin_copy(Posted& posted) {
     const Picoseconds ready = posted.launch->turn;
     const std::int64_t bytes = posted.operation.input.bytes();
@@ -599,8 +599,8 @@ void Engine::split_team(const Team& team, const Meeting& meeting) {
     }
 }
 
-/// Prefetches what the message touches. It was last used when its ranks ran; with a
-/// thousand ranks it has left the caches since then.
+/// Prefetches what the message touches. That memory was last used when the two ranks ran;
+/// with a thousand ranks it has left the caches since then.
 void Engine::prefetch(const Message& message) const {
     for (const Posted* side : {message.send, message.recv}) {
         __builtin_prefetch(side);
@@ -651,8 +651,8 @@ void Engine::count(const Message& message) const {
 }
 
 /// Returns whether nothing can come before the message at its ports: only its two ranks
-/// use them, both are blocked on it (or have ended), and they have no other open send or
-/// recv. Then it need not wait its turn in virtual time.
+/// use these ports, both ranks are blocked on the message (or have ended), and they have
+/// no other open send or recv. Then the message need not wait its turn in virtual time.
 bool Engine::is_alone(const Message& message) const {
     const auto blocked_on = [&](const Launch& launch) {
         const RankState& state = *ranks_[launch.rank];
@@ -735,8 +735,8 @@ void Engine::complete_diagnosis() const {
     }
 }
 
-/// Uses only virtual quantities: which side of a collective or message came last on the
-/// host must not show.
+/// Uses only virtual quantities: the result must not show which side of a collective or
+/// message came last on the host.
 Engine::Order Engine::order_of(const Mistake& mistake) const {
     if (mistake.posted == nullptr) {
         const RankState& state = *ranks_[mistake.rank];

@@ -39,7 +39,7 @@ struct RankState {
     bool ended = false;
     std::uint64_t launched = 0;
     VirtualDevice virtual_device;  ///< time, memory and counters of `device`
-    /// A ring buffer; the newest entry is number launched - 1.
+    /// A ring buffer; the newest entry is at (launched - 1) % kHistory.
     std::array<PastOperation, kHistory> history;
     VirtualDevice virtual_host;  ///< of `host`
 
@@ -65,7 +65,7 @@ struct RankState {
 /// A run: its ranks, their waits for each other, and virtual time.
 ///
 /// Rules: ranks launch operations while they run. The engine completes operations only
-/// when all ranks are blocked (the run is quiet). It takes those that have found their
+/// when all ranks are blocked (the run is quiet). Then it completes operations that have
 /// partners, in an order that depends only on virtual time. So neither values nor times
 /// depend on the order in which the host runs the ranks, even in programs with races.
 /// Mistakes are noted while ranks run, and reported the next time the run is quiet.
@@ -83,7 +83,7 @@ class Engine {
     /// earlier launches of the member.
     void enqueue(Launch& launch);
     void wait(Launch& launch, SourceLine at);
-    /// Waits for the launch that ends first, and returns its place.
+    /// Waits for the launch that ends first, and returns its index in `launches`.
     std::size_t wait_any(std::vector<Launch*> launches, SourceLine at);
     /// Starts a copy between a rank's device and its host.
     Work start_copy(int index, CopyDirection direction, const Tensor& destination,
@@ -106,7 +106,7 @@ class Engine {
     LaunchPool& launches() { return launches_; }
     const LaunchPool& launches() const { return launches_; }
     int current() const { return scheduler_.current(); }
-    /// Notes what a rank threw, or a mistake found in it. Only its first one counts.
+    /// Notes what a rank threw, or a mistake of the rank. Only its first mistake counts.
     void note_mistake(int index, std::exception_ptr what);
 
     // For the checks.
@@ -124,8 +124,8 @@ class Engine {
         int rank;
         const Posted* posted;  ///< a collective or message whose sides differ; else null
     };
-    /// The mistake with the least order counts: the earliest in virtual time, then of the
-    /// lowest rank. The other entries order mistakes of one rank at one time.
+    /// Mistakes are ordered by virtual time, then by rank. The other entries order
+    /// mistakes of one rank at one time. Only the first mistake in this order counts.
     using Order = std::array<std::int64_t, 6>;
 
     void run_rank(int index, const Program& program);
@@ -180,11 +180,11 @@ class Engine {
     HostMemory host_memory_;
     std::vector<std::unique_ptr<RankState>> ranks_;
     std::vector<Team*> complete_;  ///< teams whose first meeting has all its members
-    std::vector<Message> paired_;  ///< their sides have met since the last quiet
+    std::vector<Message> paired_;  ///< both sides have met since the last quiet
     std::vector<Mistake> mistakes_;
     std::exception_ptr failure_;
     int failed_rank_ = -1;  ///< the rank that threw failure_; -1 if none did
-    /// Communicators share it. Its pointer is null once the run is over.
+    /// Communicators share this handle. Its pointer is null once the run is over.
     std::shared_ptr<Engine*> handle_;
     int woken_ = 0;
     std::vector<int> wait_for_any_;  ///< ranks, in the order in which they began to wait

@@ -14,9 +14,9 @@ namespace {
 // page is two mappings; Linux gives a process 65,530.
 constexpr std::size_t kStackBytes = 1 << 20;
 
-/// The C++ runtime keeps this for each thread, about exceptions that are being handled.
-/// Fibers share a thread, so each must save its own at a switch (Itanium C++ ABI, section
-/// 2.2.2).
+/// State of the C++ runtime about exceptions that are being handled, one per thread.
+/// Fibers share a thread, so each fiber must save its own state at a switch (Itanium C++
+/// ABI, section 2.2.2).
 struct ExceptionState {
     void* caught = nullptr;
     unsigned int uncaught = 0;
@@ -70,7 +70,7 @@ class FiberContexts final : public Contexts {
 
     ExceptionState* exceptions_ = nullptr;  ///< of the one thread that runs all fibers
     std::vector<boost::context::fiber> fibers_;
-    std::vector<const void*> frames_;  ///< where each was suspended last
+    std::vector<const void*> frames_;  ///< where each fiber was last suspended
     boost::context::fiber scheduler_;
 };
 

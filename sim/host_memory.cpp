@@ -25,9 +25,9 @@ HostMemory::HostMemory(int ranks, Available available)
       held_by_(static_cast<std::size_t>(ranks)),
       next_look_(kSmall) {}
 
-/// The system gives memory only when it is written to. So there are two limits. All
-/// memory that ranks hold must fit into what was available at the first look. What they
-/// take until the next look must fit into what is available now.
+/// The system provides memory only when it is written to. So there are two limits. All
+/// memory that ranks hold must fit into the memory that was available at the first look.
+/// Memory that ranks take until the next look must fit into what is available now.
 void HostMemory::look(int rank, std::int64_t bytes, SourceLine at) {
     constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max() / 2;
     const std::int64_t available = std::min(available_(), kUnlimited);

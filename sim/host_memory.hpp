@@ -15,12 +15,12 @@ class HostMemory {
   public:
     using Available = std::function<std::int64_t()>;
 
-    /// `available` gives unused kept blocks back to the system. It returns how many more
+    /// `available` gives unused kept blocks back to the system, and returns how many more
     /// bytes this process can have.
     HostMemory(int ranks, Available available);
 
-    /// A rank takes `bytes`. Throws MissingError if the machine does not have them;
-    /// nothing is taken then.
+    /// A rank takes `bytes`. If the machine does not have them, takes nothing and throws
+    /// MissingError.
     void take(int rank, std::int64_t bytes, SourceLine at) {
         if (bytes > next_look_ - held_ - kept_) look(rank, bytes, at);
         held_ += bytes;
@@ -30,7 +30,7 @@ class HostMemory {
         held_ -= bytes;
         held_by_[rank] -= bytes;
     }
-    /// Devices count here the bytes that they keep and do not use.
+    /// Here devices count the bytes that they keep for later.
     std::int64_t& kept() { return kept_; }
 
   private:
@@ -43,7 +43,7 @@ class HostMemory {
     std::int64_t held_ = 0;
     std::int64_t kept_ = 0;
     std::int64_t limit_ = 0;  ///< of held_; known from the first look on
-    std::int64_t next_look_;  ///< look if held_ + kept_ exceeds it; at least held_
+    std::int64_t next_look_;  ///< look if held_ + kept_ exceeds this; at least held_
 };
 
 }  // namespace lockstep::sim

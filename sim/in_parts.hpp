@@ -8,8 +8,8 @@ namespace lockstep::sim {
 
 /// Calls work(first, count) for stretches that make up [0, n). All but the last are
 /// multiples of `unit`. Inside a long operation on a worker, idle threads take some of
-/// the stretches; elsewhere there is one stretch. So an element's result must not depend
-/// on its stretch.
+/// the stretches; elsewhere there is only one stretch. So an element's result must not
+/// depend on its stretch.
 void in_parts(std::int64_t n, std::int64_t unit,
               FunctionRef<void(std::int64_t first, std::int64_t count)> work);
 

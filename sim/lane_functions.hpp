@@ -24,7 +24,7 @@ template <typename T>
 Lane<T> exp_lane(const Lane<T>& x) {
     constexpr bool kSingle = sizeof(T) == sizeof(float);
     constexpr T kBelow = kSingle ? T(-87) : T(-708);  // subnormal results are slow
-    // The smallest step above kBelow, times this, is more than 1.
+    // kSteep times the smallest step above kBelow is more than 1.
     constexpr T kSteep = kSingle ? T(1e6) : T(1e14);
     const Lane<T> above = ((x - kBelow) * kSteep).max(T(0)).min(T(1));  // 0 or 1
     return x.max(kBelow).exp() * above;
@@ -63,7 +63,7 @@ inline Lane<double> odd(const Lane<double>& x, double from, const Lane<double>& 
     return y;
 }
 
-/// tanh(x), by Eigen, which has it for vectors of f32.
+/// tanh(x), by Eigen, which has a version for vectors of f32.
 template <typename T>
 Lane<T> tanh_lane(const Lane<T>& x) {
     return x.tanh();
@@ -85,7 +85,7 @@ inline Lane<double> tanh_lane(const Lane<double>& x) {
     return odd(x, 0.5, near, (1 - e) / (1 + e));
 }
 
-/// erf(x), by Eigen, which has it for vectors of f32.
+/// erf(x), by Eigen, which has a version for vectors of f32.
 template <typename T>
 Lane<T> erf_lane(const Lane<T>& x) {
     return x.erf();

@@ -54,7 +54,7 @@ template <typename T, typename F, typename... In>
     }
 }
 
-/// out[i] = f(in[i]…) for i < n. `f` gets lanes and returns one. An `in` may be `out`.
+/// out[i] = f(in[i]…) for i < n. `f` gets lanes and returns a lane. An `in` may be `out`.
 template <typename T, typename F, typename... In>
 void map_lanes(std::int64_t n, T* out, const F& f, const In*... in) {
     if (n < 2 * kLongPart) return map_lanes_here(n, out, f, in...);
@@ -63,7 +63,7 @@ void map_lanes(std::int64_t n, T* out, const F& f, const In*... in) {
     });
 }
 
-/// Returns the sum over i < n of f(in[i]…), in f64. `f` gets lanes and returns one.
+/// Returns the sum over i < n of f(in[i]…), in f64. `f` gets lanes and returns a lane.
 template <typename F, typename... In>
 [[gnu::flatten]] double sum_lanes(std::int64_t n, F&& f, const In*... in) {
     Lane<double> sum = Lane<double>::Zero();

@@ -18,8 +18,8 @@ extern const MatmulKernel kMatmulPlain;
 
 namespace {
 
-/// Returns room for packed columns. Each thread has its own. Its pages take no memory
-/// until they are written.
+/// Returns this thread's room for packed columns. The pages take no memory until they are
+/// written.
 template <typename T>
 T* packed() {
     thread_local const auto kRoom = std::make_unique_for_overwrite<T[]>(kMatmulPacked<T>);
@@ -47,8 +47,8 @@ std::vector<double> seconds_of(std::span<const MatmulKernel* const> kernels) {
     return best;
 }
 
-/// Tries which vectors are fastest, in less than a millisecond: on some processors the
-/// widest are not. The bits are the same with all of them.
+/// Finds out in less than a millisecond which vectors are fastest. On some processors the
+/// widest vectors are not. The bits are the same with all vectors.
 std::vector<const MatmulKernel*> find_kernels() {
     std::vector<const MatmulKernel*> found;
 #ifdef __x86_64__

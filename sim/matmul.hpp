@@ -33,7 +33,7 @@ void multiply_matrices(const Product<float>&);
 template <>
 void multiply_matrices(const Product<double>&);
 
-/// An element's products are summed in blocks of this many; then the blocks are summed.
+/// An element's products are summed in blocks of this size; then the blocks are summed.
 template <typename T>
 inline constexpr std::int64_t kMatmulBlock = 1024 / sizeof(T);
 /// The number of columns of b that are packed at a time.

@@ -4,9 +4,9 @@
 
 #include "sim/matmul.hpp"
 
-// The arithmetic of a product, compiled once for each instruction set, with its flags.
-// This file shares no code with other sources, not even of the standard library: the
-// linker would take one copy for all, which might not run on every machine.
+// The arithmetic of a product, compiled once for each instruction set, with that set's
+// flags. This file shares no code with other sources, not even of the standard library:
+// the linker would keep one copy for all sets, and it might not run on every machine.
 //
 // An element of the product is always summed in the same order, for any instruction set,
 // shape and place of the element: in blocks of kBlock products, each block by fused
@@ -29,7 +29,7 @@ struct Strided {
 
 /// Products of T with vectors of `Bytes`. A tile of kRows by up to kVectors vectors of
 /// columns is summed in registers. Fused::add(a, b, sum) is a b + sum, rounded once. It
-/// names the instruction: without it, compilers are free to fuse or not.
+/// names the instruction; otherwise compilers would be free to fuse or not.
 template <typename T, int Bytes, int kRows, int kVectors, typename Fused>
 class Kernel {
   public:
@@ -62,7 +62,7 @@ class Kernel {
     /// B is read directly, without packing, if it is this small or read this few times.
     static constexpr Index kSmallBytes = 128 << 10;
     static constexpr Index kFewRows = Index{4} * kRows;
-    /// Up to this many rows, packing B does not pay: for B as it is, for B transposed.
+    /// Up to this many rows, packing B does not pay. kThinTurned: if B is transposed.
     static constexpr int kThin = 2, kThinTurned = Bytes / 16;
     static constexpr int kMostThin = kThin > kThinTurned ? kThin : kThinTurned;
     /// The number of vectors of a row of B that are read one after the other.

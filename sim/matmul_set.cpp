@@ -51,7 +51,7 @@ struct Fused {
 
 #else
 
-/// There is no such instruction, so results are rounded twice.
+/// This set has no fused multiply-add, so results are rounded twice.
 struct Fused {
     template <typename Vector>
     static Vector add(Vector a, Vector b, Vector sum) {
@@ -78,7 +78,7 @@ extern const MatmulKernel kMatmulAvx512 = kernel<64, 8>("avx512", [] {
 extern const MatmulKernel kMatmulAvx2 = kernel<32, 4>("avx2", [] {
     return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
 });
-#elif defined(MATMUL_PLAIN) && defined(__aarch64__)  // it has 32 registers
+#elif defined(MATMUL_PLAIN) && defined(__aarch64__)  // with 32 registers
 extern const MatmulKernel kMatmulPlain = kernel<16, 8>("plain", [] { return true; });
 #elif defined(MATMUL_PLAIN)
 extern const MatmulKernel kMatmulPlain = kernel<16, 4>("plain", [] { return true; });

@@ -10,7 +10,7 @@ namespace lockstep::sim {
 namespace {
 
 /// Returns a key of a message's place (23 bits), rank (16) and sequence (24). It is
-/// greater than that of any release of a port.
+/// greater than the key of any release of a port.
 std::uint64_t order_of(const Message& message) {
     const std::uint64_t place = std::min<std::uint64_t>(message.place, (1U << 23) - 1);
     return std::uint64_t{1} << 63 | place << 40 |
@@ -36,7 +36,7 @@ Network::Network(const ClusterSpec& spec, int ranks)
     ports_.resize(static_cast<std::size_t>(first_copy_port_) + copy_ports);
 }
 
-/// Returns a port of the device and a port of one of its node's links, for the direction.
+/// Returns the copy's ports in its direction: one of the device, one of the node's links.
 Network::Way Network::way_of_copy(const Message& message) const {
     const int direction = message.to_host ? 0 : 1;
     const int node = spec_.node_of(message.source);

@@ -19,7 +19,7 @@ struct Message {
     int source = 0;
     int destination = 0;
     std::int64_t bytes = 0;
-    Picoseconds ready = 0;       ///< when both sides were there
+    Picoseconds ready = 0;       ///< when both sides had arrived
     std::uint64_t place = 0;     ///< its index in the group that the source launched
     std::uint64_t sequence = 0;  ///< rank_number of the source's launch
     bool to_host = false;        ///< the direction of a copy, which has no recv
@@ -30,7 +30,7 @@ struct Message {
 /// all of its ports for alpha + bytes / beta, times the factor of its slower device.
 ///
 /// A port serves messages that are ready and whose other ports are free, in order of
-/// (ready time, place in the group, rank, sequence). All of these are virtual, and no two
+/// (ready time, place in the group, rank, sequence). All four are virtual, and no two
 /// messages or copies have the same four, so nothing depends on the host's order. The
 /// place is compared before the rank, so that groups whose ranks name their peers in
 /// rotation do not block each other.
@@ -47,22 +47,23 @@ class Network {
     /// Returns whether the way between two ranks has a port that other ranks use too.
     bool is_shared(int source, int destination) const;
 
-    /// Sends a message that nothing else can come before: it takes its ports when they
-    /// are free.
+    /// Sends a message that nothing else can come before. The message takes its ports as
+    /// soon as they are free.
     Span pass(const Message& message);
 
     /// Sends any message: it waits its turn in virtual time.
     void enqueue(const Message& message);
 
-    /// Returns when the next message may start or end; the largest time if none waits.
+    /// Returns when the next message may start or end; the largest time if no message
+    /// waits.
     Picoseconds next_event() const {
         return events_.empty() ? std::numeric_limits<Picoseconds>::max()
                                : events_.front().time;
     }
 
     /// Goes to the next instant at which a message may start, and delivers the messages
-    /// that do. Returns false if none waits. Call it only when no rank can add an earlier
-    /// message.
+    /// that start. Returns false if no message waits. Call it only when no rank can add
+    /// an earlier message.
     bool advance(Deliver deliver);
 
   private:
@@ -112,7 +113,7 @@ class Network {
     const ClusterSpec& spec_;
     int ranks_;
     int network_ports_;  ///< per node; at most its number of devices
-    int host_links_;     ///< likewise
+    int host_links_;     ///< per node, too
     int first_copy_port_;
     std::vector<Port> ports_;
     std::vector<Event> events_;  ///< a heap

@@ -130,7 +130,7 @@ std::optional<Diagnosis> replay(const std::vector<RankLog>& logs) {
         diagnosis.time = -1;  // the real run's clock is not known
         return diagnosis;
     } catch (const UsageError&) {
-        // The real run has already refused calls that no communicator takes.
+        // The real run has already refused calls that no communicator accepts.
     }
     return std::nullopt;
 }

@@ -9,10 +9,10 @@
 namespace lockstep::sim {
 
 /// Repeats the communicator calls of a real run's ranks on virtual devices that compute
-/// only shapes. Returns the diagnosis of the mistake that stops them. Returns none if
-/// they all come as far as in the real run: then the calls match, and the cause is
-/// elsewhere. A rank whose log has not ended is stuck after its last call. The logs must
-/// be complete and in rank order.
+/// only shapes. Returns the diagnosis of the mistake that stops the ranks. Returns none
+/// if all ranks come as far as in the real run: then the calls match, and the cause is
+/// elsewhere. If a rank's log has no end, the rank is stuck after its last call. The logs
+/// must be complete and in rank order.
 std::optional<Diagnosis> replay(const std::vector<RankLog>& logs);
 
 }  // namespace lockstep::sim

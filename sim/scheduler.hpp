@@ -13,7 +13,7 @@ namespace lockstep::sim {
 
 /// Is thrown inside a task to end it when the run is over. It is not a std::exception, so
 /// a program's own handlers let it pass. A destructor that waits must be noexcept(false);
-/// otherwise the process ends if a run fails while it waits.
+/// otherwise the process ends if a run fails during that wait.
 struct Cancelled {};
 
 /// A stack for each task, and switches between tasks and the scheduler.
@@ -38,10 +38,10 @@ std::unique_ptr<Contexts> make_thread_contexts();
 /// Runs tasks one at a time, each on a stack of its own, until none can run.
 ///
 /// Rules: one task (or the scheduler) runs at any moment, so nothing that tasks share
-/// needs a lock. Long arithmetic goes to `offload`: the task waits, others run. When no
-/// task can run and nothing is offloaded, the run is quiet: `on_quiet` advances virtual
-/// time and makes tasks ready. If it cannot, the run is over, and tasks that have not
-/// ended are cancelled.
+/// needs a lock. Long arithmetic goes to `offload`: the task waits, and other tasks run.
+/// When no task can run and nothing is offloaded, the run is quiet: `on_quiet` advances
+/// virtual time and makes tasks ready. If no task becomes ready, the run is over, and the
+/// tasks that have not ended are cancelled.
 class Scheduler {
   public:
     Scheduler(ExecutorKind kind, int workers, std::optional<std::uint64_t> seed);

@@ -41,11 +41,11 @@ struct PastOperation : CommRequest {
 };
 PastOperation past_of(const Posted& posted);
 
-/// Operations that a rank launched together. Work waits for them.
+/// Operations that a rank launched together. One Work waits for all of them.
 ///
-/// On each rank, a communicator's launches have an order. The first one is open: its
-/// operations look for their partners. The others queue behind it. When all operations of
-/// a launch are done, it closes, and the next one opens.
+/// On each rank, a communicator's launches have an order. The first launch is open: its
+/// operations look for their partners. The other launches queue behind it. When all
+/// operations of a launch are done, it closes, and the next one opens.
 class Launch final : public PendingWork {
   public:
     enum class State : std::uint8_t { queued, open, closed };
@@ -75,18 +75,18 @@ class Launch final : public PendingWork {
     Picoseconds started = 0;  ///< when its first operation began to move
     Picoseconds end = 0;
     Picoseconds turn = 0;     ///< when its collectives so far are done
-    Picoseconds latency = 0;  ///< the longest of these collectives, paid once
+    Picoseconds latency = 0;  ///< the longest latency of these, paid once
     Launch* next = nullptr;   ///< the launch behind it in its member's queue
 
     bool is_copy() const;
     bool has_messages() const { return undone_sends + undone_recvs > 0; }
     /// Returns whether the program has a Work that can still wait for this launch.
     bool is_held() const { return references() > (state == State::closed ? 0 : 1); }
-    /// Returns whether a Work or its queue refers to it.
+    /// Returns whether a Work or a queue refers to this launch.
     bool is_used() const { return references() > 0; }
 
     void index_by_peer();
-    /// Returns the first send to, or recv from, `peer` without a partner; else null.
+    /// Returns the first send to `peer`, or recv from it, that has no partner; else null.
     Posted* unpaired(Verb verb, int peer);
 
   private:
@@ -131,13 +131,13 @@ struct Member {
     std::uint64_t launches = 0;
     std::uint64_t waited = 0;  ///< number of the last launch that was waited for
     /// The launches that are done but were not waited for, in order; null if there are
-    /// none. (Launches from `first` on are not done.) A wait for a launch is a wait for
-    /// all before it.
+    /// none. (Launches from `first` on are not done.) A wait for a launch also waits for
+    /// all earlier ones.
     std::unique_ptr<std::vector<Unwaited>> unwaited;
 
-    /// Notes a launch that is done but not waited for. It must still have its operations.
+    /// Notes a launch that is done but not waited for. Its operations must still exist.
     void note_unwaited(const Launch& launch);
-    /// The rank has waited for its launch `number`, and so for all before it.
+    /// The rank has waited for launch `number`, and so for all earlier launches.
     void note_waited(std::uint64_t number) {
         waited = std::max(waited, number);
         if (unwaited != nullptr) forget_waited();
@@ -147,9 +147,9 @@ struct Member {
     void forget_waited();
 };
 
-/// Counts the messages that a member has sent to each other member, without parts of an
-/// all_to_all_v. It gives up after seven peers, more than a pipeline stage has. It is
-/// used to judge a circle of waits: see deadlock.cpp.
+/// Counts a member's messages to each other member, without the parts of an all_to_all_v.
+/// Gives up after seven peers, more than a pipeline stage has. deadlock.cpp judges
+/// circles of waits by these counts.
 class alignas(64) SentMessages {  // one cache line: every message touches it
   public:
     void note(int peer) {
@@ -182,7 +182,7 @@ class alignas(64) SentMessages {  // one cache line: every message touches it
     bool few_ = true;
 };
 
-/// When a rank got a communicator, and whether it still has it.
+/// When a rank got a communicator, and whether it was destroyed.
 struct Lifetime {
     SourceLine made_at;  ///< none for world
     bool went = false;   ///< the rank has destroyed it
@@ -190,18 +190,18 @@ struct Lifetime {
 
 struct Team;
 
-/// Returns whether members who call these can be in one collective. They must make the
-/// same call. In a sum, the tensors must not be named after different parameters, or
-/// after different parts of one. Different names are allowed if the team's ranks have
-/// declared both (a table that is tied to a head of another name).
+/// Returns whether two members with these calls can be in one collective. The calls must
+/// be the same. In a sum, the tensors' names must not be those of different parameters,
+/// or of different parts of one parameter. Different names are allowed if the team's
+/// ranks have declared both (such as a table that is tied to a head).
 bool can_meet(const Team& team, const CommOperation& a, const CommOperation& b);
 
-/// A collective that members are arriving for.
+/// A collective for which members are arriving.
 struct Meeting {
-    std::vector<Posted*> arrived;  ///< by member; null if it has not come
+    std::vector<Posted*> arrived;  ///< by member; null if it is missing
     Posted* first = nullptr;       ///< the one that came first in the host's order
     int present = 0;
-    bool differs = false;  ///< the operations do not match: it never ends
+    bool differs = false;  ///< its operations differ, so it never ends
     bool listed = false;   ///< the engine knows that it can end
 };
 
@@ -229,8 +229,8 @@ struct Team {
     bool has(int rank) const { return member_of(rank) >= 0; }
 
     /// Counts what each member exchanges in a collective, by the class of each link. The
-    /// call itself counts once, as one inside a node. Most calls are repeated: they are
-    /// added to `counts` when a different call comes, or in settle_counts().
+    /// call itself counts once, as a call inside a node. Most calls are repeated, so they
+    /// are added to `counts` together: when another call comes, or in settle_counts().
     void count_collective(const CollectiveCall& call, const ClusterSpec& spec);
     /// Adds the calls that are not in `counts` yet.
     void settle_counts();
@@ -244,7 +244,7 @@ inline PastOperation past_of(const Posted& posted) {
     return {posted.operation, posted.launch->team, posted.sequence};
 }
 
-/// Returns the collective that a posted operation, not yet done, belongs to.
+/// Returns the collective of a posted operation, which must not be done yet.
 inline const Meeting& meeting_of(const Posted& posted) {
     const Team& team = *posted.launch->team;
     return team.meetings[posted.sequence - team.first_meeting];
@@ -252,8 +252,8 @@ inline const Meeting& meeting_of(const Posted& posted) {
 
 /// Moves and combines the values of a collective whose members have all arrived, with the
 /// devices' own operations. Sums are made in the order of a ring: chunk c starts at rank
-/// c + 1 and ends at rank c. A reduce starts after the root and ends there. A mean is the
-/// sum times 1/n.
+/// c + 1 and ends at rank c. A reduce starts after the root and ends at the root. A mean
+/// is the sum times 1/n.
 void compute(const std::vector<Posted*>& members);
 
 }  // namespace lockstep::sim

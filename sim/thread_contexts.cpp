@@ -13,8 +13,8 @@ namespace lockstep::sim {
 namespace {
 
 /// One thread per context. Only the thread that has the baton runs: the scheduler passes
-/// it to a context's thread and waits until it comes back. This is slower than fibers by
-/// three orders of magnitude, but debuggers and sanitizers understand it.
+/// the baton to a context's thread and waits until it comes back. Threads are about a
+/// thousand times slower than fibers, but debuggers and sanitizers understand them.
 class ThreadContexts final : public Contexts {
   public:
     void create(int count, FunctionRef<void(int)> body) override {
@@ -64,7 +64,7 @@ class ThreadContexts final : public Contexts {
         });
     }
 
-    /// Ends the threads that were made, before any has run.
+    /// Ends the threads that were made. No body has run yet.
     void give_up() {
         given_up_ = true;
         contexts_.pop_back();  // the one without a thread

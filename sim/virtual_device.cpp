@@ -71,7 +71,7 @@ void VirtualDevice::wait_for_host(SourceLine at) {
     wait_until(program_);
 }
 
-/// Moves the host's clock, because the program runs on the host.
+/// The program runs on the host, so this moves the host's clock.
 void VirtualDevice::sleep_until(Picoseconds time, SourceLine at) {
     require_own(at);
     require_countable(time, rank_, at);

@@ -18,11 +18,11 @@ namespace lockstep::sim {
 ///
 /// The compute queue runs operations in program order. Its clock, now(), is the time when
 /// all operations issued so far are done. A communication begins at that time or later. A
-/// wait for a communication moves the clock to its end.
+/// wait for a communication moves the clock to the communication's end.
 ///
-/// A host is a VirtualDevice, too. The program runs on it: its computations and its waits
-/// move the host's clock. Operations that the program then asks of the device begin no
-/// earlier than that clock.
+/// A host is a VirtualDevice, too. The program runs on the host: computations there and
+/// the program's waits move the host's clock. Operations that the program then asks of
+/// the device begin no earlier than that clock.
 class VirtualDevice final : public DeviceMonitor {
   public:
     struct Host {};
@@ -51,9 +51,9 @@ class VirtualDevice final : public DeviceMonitor {
     Picoseconds now() const override { return std::max(now_, program_); }
     void sleep_until(Picoseconds time, SourceLine at) override;
 
-    /// Sets the device that belongs to this host. Its program runs on this host.
+    /// Sets the device that belongs to this host. The device's program runs on this host.
     void serve(VirtualDevice& device) { served_ = &device; }
-    /// The device's next operation begins no earlier than the program asks for it.
+    /// The device's next operation begins no earlier than the host's clock.
     void follow_host(SourceLine at) {
         if (program_ > now_) wait_for_host(at);
     }
@@ -67,7 +67,7 @@ class VirtualDevice final : public DeviceMonitor {
     void stage(std::int64_t bytes, SourceLine at);
 
     Phase phase() const { return phases_.empty() ? Phase::none : phases_.back().phase; }
-    /// Returns the phase that the device is in or, between phases, was in last.
+    /// Returns the device's current phase or, between phases, its latest phase.
     Phase latest_phase() const { return phases_.empty() ? latest_ : phase(); }
     int micro_batch() const { return phases_.empty() ? -1 : phases_.back().micro_batch; }
 
@@ -111,11 +111,11 @@ class VirtualDevice final : public DeviceMonitor {
     const Watchers& check_;
     bool numbers_;
     Ledger ledger_;
-    HostMemory* memory_;  ///< holds its numbers; null if they are elsewhere
+    HostMemory* memory_;  ///< holds the numbers; null if they are elsewhere
     std::int64_t flops_ = 0;
     int steps_ = 0;  ///< update phases that have ended
     std::vector<OpenPhase> phases_;
-    Phase latest_ = Phase::none;  ///< the one that ended last
+    Phase latest_ = Phase::none;  ///< the phase that ended last
 };
 
 }  // namespace lockstep::sim

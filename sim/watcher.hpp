@@ -10,8 +10,8 @@
 #include "src/device/monitor.hpp"
 #include "src/run/diagnosis.hpp"
 
-// How the engine sees the checks: it tells them what happens, and asks them when a run
-// cannot go on. sim/check implements these classes; the engine never includes sim/check.
+// The checks, as the engine sees them. It tells them what happens, and asks them why a
+// run stops. sim/check implements these classes; the engine never includes sim/check.
 
 namespace lockstep::sim {
 
@@ -20,15 +20,15 @@ class Engine;
 /// Looks for one kind of mistake that costs too much to look for always: a part of
 /// `--check full`.
 ///
-/// It is told of everything that ranks do, for each rank in program order. To report a
-/// mistake it throws FaultError. In a rank's call, the exception goes into that rank's
-/// program, at the line of the mistake; in a call while the run is quiet, to the run. The
-/// engine adds what other ranks do, the virtual time and the history.
+/// The engine tells it everything that ranks do, for each rank in program order. To
+/// report a mistake, a watcher throws FaultError. In a rank's call, the exception reaches
+/// that rank's program, at the line of the mistake. If the run is quiet, it ends the run.
+/// The engine adds the other ranks' activity, virtual time and history.
 ///
 /// The host decides in which order ranks take turns. So the result of one rank's call
-/// must not depend on what other ranks have done since the run was last quiet. A watcher
-/// that compares ranks only takes notes in such a call, and compares when the run is
-/// quiet.
+/// must not depend on what other ranks have done since the run was last quiet. If a
+/// watcher compares ranks, it only takes notes in such a call, and compares when the run
+/// is quiet.
 class Watcher {
   public:
     Watcher() = default;
@@ -127,7 +127,7 @@ struct Expectation {
 };
 
 /// The checks that are always on. The engine calls them when ranks meet, or when nothing
-/// can go on. The run is quiet in all of these calls but the first two.
+/// can go on. The run is quiet in all of these calls except the first two.
 class Checker {
   public:
     Checker() = default;
@@ -138,8 +138,8 @@ class Checker {
     /// A member calls expect_replicated or declare_same.
     virtual void expected(const Team& team, int member, const Expectation& same,
                           Picoseconds now) = 0;
-    /// A member destroys its communicator: returns a mistake if its program could still
-    /// wait for operations of it.
+    /// A member destroys its communicator: returns a mistake if the program could still
+    /// wait for the communicator's operations.
     virtual std::optional<Diagnosis> explain_open_works(const Team& team, int member) = 0;
 
     /// Throws FaultError if ranks expect different values to be the same.
@@ -151,9 +151,9 @@ class Checker {
     /// Returns why nothing can go on. Returns nothing if every rank has ended, and every
     /// launch is done and was waited for.
     virtual std::optional<Diagnosis> explain_stop() = 0;
-    /// Every rank has ended: throws FaultError if something is left that must not be.
+    /// Every rank has ended: throws FaultError if ranks have left something undone.
     virtual void run_ended() = 0;
-    /// Adds what only the whole run knows about a mistake that ends it.
+    /// Adds what only the whole run knows to a diagnosis that ends the run.
     virtual void complete(Diagnosis& diagnosis) = 0;
 };
 

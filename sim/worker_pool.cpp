@@ -139,7 +139,7 @@ void in_parts(std::int64_t n, std::int64_t unit,
     WorkerPool* const pool = WorkerPool::of_job();
     const std::int64_t threads = pool == nullptr || n < 2 * unit ? 1 : 1 + pool->idle();
     if (threads == 1) return work(0, n);
-    constexpr std::int64_t kPartsEach = 2;  // small parts: a late one is waited for less
+    constexpr std::int64_t kPartsEach = 2;  // small parts shorten the wait for a late one
     const std::int64_t units = (n + unit - 1) / unit;
     const std::int64_t parts = std::min(units, kPartsEach * threads);
     const std::int64_t longest = (units + parts - 1) / parts * unit;

@@ -55,9 +55,9 @@ class WorkerPool {
     };
 
     void work();
-    /// Runs the job that waits longest, without the lock.
+    /// Runs the job that has waited longest; meanwhile releases the lock.
     void run_first(std::unique_lock<std::mutex>& lock);
-    /// Takes parts of a job, without the lock.
+    /// Takes parts of a job; meanwhile releases the lock.
     void take_parts_of_first(std::unique_lock<std::mutex>& lock);
     void take_parts(Shared& shared);
 

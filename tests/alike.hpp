@@ -5,8 +5,8 @@
 
 namespace lockstep::test {
 
-/// Checks that no tensor differs from the expected one by more than `bound`, relative to
-/// its largest element. A failure names the tensor that differs most.
+/// Checks that every tensor differs from the expected tensor by at most `bound` times the
+/// expected tensor's largest element. A failure names the tensor that differs most.
 template <typename Results>
 void check_alike(const Results& got, const Results& expected, double bound = 1e-12) {
     const Difference worst = difference(got, expected);

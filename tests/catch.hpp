@@ -8,7 +8,7 @@
 #else
 #include <catch2/catch.hpp>
 
-/// Version 3 throws; here the test case itself warns and returns.
+/// Version 3 throws. Here the test case itself warns and returns.
 #define SKIP(why)                   \
     do {                            \
         WARN("skipped: " << (why)); \
@@ -17,7 +17,7 @@
 
 namespace Catch::Matchers {
 
-/// Has version 3's name.
+/// Has the name that version 3 uses.
 // NOLINTNEXTLINE(readability-identifier-naming): version 3's name.
 inline auto ContainsSubstring(const std::string& text) {
     return Contains(text);

@@ -1,5 +1,5 @@
-// main() of the test programs under Catch2 v2; v3 has its own. Differs from v2's own
-// main: a filter that matches no test fails, as in v3. The status of a failure is always
+// main() of the test programs under Catch2 v2; v3 has its own. Unlike in v2's main, a
+// filter that matches no test is a failure, as in v3. The status of a failure is always
 // 1: v2 returns the number of failed assertions, and 77 would mean skipped.
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>

@@ -4,8 +4,8 @@
 
 namespace lockstep::test {
 
-/// Returns the message of the exception of type E that `action` throws. If it throws
-/// none, returns a sentence that no test expects.
+/// Returns the message of the exception of type E that `action` throws. If nothing is
+/// thrown, returns a sentence that no test expects.
 template <typename E, typename Action>
 std::string message_of(Action&& action) {
     try {

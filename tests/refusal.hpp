@@ -1,4 +1,4 @@
-// For tests of messages that refuse a caller's mistake.
+// For tests of messages about a caller's mistake.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// For tests of pictures: whether anything is outside of an SVG's viewport.
+// For tests of pictures: whether anything is outside an SVG's viewport.
 #pragma once
 
 #include <cstdlib>
@@ -7,7 +7,7 @@
 
 namespace lockstep::test {
 
-/// A number in the tag that begins at `at`; 0 if the tag has no such attribute.
+/// Returns an attribute's number in the tag that begins at `at`; 0 if it is missing.
 inline double attribute(const std::string& svg, std::size_t at, const std::string& name) {
     const std::string opening = " " + name + "=\"";
     const std::size_t found = svg.find(opening, at);
@@ -15,8 +15,8 @@ inline double attribute(const std::string& svg, std::size_t at, const std::strin
     return std::strtod(svg.c_str() + found + opening.size(), nullptr);
 }
 
-/// Returns the rectangles, circles and texts that are partly or wholly outside of the
-/// viewport. It assumes letters 5 pixels wide, which is less than most letters are.
+/// Returns the rectangles, circles and texts that are at least partly outside the
+/// viewport. Assumes letters 5 pixels wide; most letters are wider.
 inline std::vector<std::string> outside_of_viewport(const std::string& svg) {
     const double width = attribute(svg, 0, "width");
     const double height = attribute(svg, 0, "height");

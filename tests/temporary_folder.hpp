@@ -10,7 +10,7 @@
 
 namespace lockstep::test {
 
-/// An empty folder of its own. The destructor removes it and its contents.
+/// A new empty folder. The destructor removes the folder and its contents.
 class TemporaryFolder {
   public:
     TemporaryFolder() {

@@ -16,8 +16,8 @@ struct Forward : AttentionInput<T> {
     T* sum;
 };
 
-/// Applies op to the values of the 16 threads that share rows of a tile; each gets the
-/// same bits.
+/// Applies op to the values of the 16 threads that share rows of a tile; all get the same
+/// bits.
 template <typename T, typename Op>
 __device__ T across(T value, const Op& op) {
 #pragma unroll
@@ -34,8 +34,8 @@ struct OnlineSoftmax {
     T sum[kPatch<T>];
     Results<T, kColumns> y;
 
-    /// Reads the state of the rows of one head from `first` on. Their maximum and sum are
-    /// at `maxima` and `sums`.
+    /// Reads the state of one head's rows from `first` on: y, and the numbers at `maxima`
+    /// and `sums`.
     __device__ OnlineSoftmax(const HeadMatrix<T>& from, const T* maxima, const T* sums,
                              std::int64_t first) {
         read<T, kColumns>(y, from, first);

@@ -12,20 +12,20 @@ namespace lockstep::gpu {
 // Attention in tiles of queries by tiles of keys: 64 of each in f32, 32 in f64 (Dao et
 // al. 2022, FlashAttention, 2205.14135, algorithm 1; with its loops exchanged, as in Dao
 // 2023, FlashAttention-2, 2307.08691, section 3.1). A block of 256 threads owns a tile of
-// one side and goes through the tiles of the other, in order. Scores are only in
+// one side and goes through the tiles of the other side, in order. Scores are only in
 // registers and in shared memory (37 KB per block). Tiles in which no query sees a key
 // are skipped. Only tiles in which some query does not see all keys are masked.
 //
 // In bf16, tensor cores multiply heads of 64 and of 128 columns, with sums in f32
 // (gpu/kernels/attention_bf16.cuh). A block of 128 threads owns 64 rows and goes through
-// tiles of 64, or of 32 in the backward of the wider heads. It needs 47 to 87 KiB of
-// shared memory. As in FlashAttention, weights are rounded to bf16 before the next
+// tiles of 64 rows, or of 32 in the backward of the wider heads. The block needs 47 to 87
+// KiB of shared memory. As in FlashAttention, weights are rounded to bf16 before the next
 // product; so are the gradients of scores in the backward. The state is f32.
 //
 // There are no atomics: each result is computed by one block. The order of its sums
 // depends only on shapes, widths and tokens, not on the operands' addresses.
 
-/// The heads of one operand. A head's rows are `pitch` elements apart, heads `width`.
+/// The heads of one operand. Rows are `pitch` elements apart, and heads `width` elements.
 struct HeadRows {
     Numbers tensor;
     std::int64_t first;  ///< first element of head 0 of batch 0
@@ -50,7 +50,7 @@ struct AttentionOperands {
     AttentionOptions options;
 };
 
-/// The numbers of rows, maximum and sum, are (batches, heads, rows).
+/// maximum and sum have one number per row: (batches, heads, rows).
 struct OnlineRows {
     HeadRows y;
     Numbers maximum;
@@ -67,20 +67,21 @@ struct BackwardRows {
     Numbers dy_y;
 };
 
-/// Returns whether heads of bf16 with this width can be attended to without conversion:
-/// whether the code that the GPU runs uses tensor cores.
+/// Returns whether heads of bf16 with this width need no conversion. This is so if the
+/// code that the GPU runs uses tensor cores.
 bool attends_in_bf16(std::int64_t width);
 
-/// Adds the keys to the state, which is read once and written once. Takes 4 width flops
-/// per pair. In the half of them that sums values, the width is rounded up to 16, 32, 64,
-/// 128 or 256.
+/// Adds the keys to the state, which is read once and written once. Needs 4 width flops
+/// per pair: half for the score, half to sum values. In the second half, the width is
+/// rounded up to 16, 32, 64, 128 or 256.
 void launch_attend(cudaStream_t stream, const OnlineRows& state,
                    const AttentionOperands& operands);
 
-/// Adds to the gradients; each is read once and written once. There are two kernels: one
-/// owns keys and adds to the gradients of keys and values, the other owns queries.
+/// Adds to the gradients; each is read once and written once. There are two kernels.
+/// Blocks of one own keys and add to the gradients of keys and values. Blocks of the
+/// other own queries.
 ///
-/// Differs: takes 14 width flops per pair, not 10, because both kernels compute the
+/// Differs: needs 14 width flops per pair, not 10, because both kernels compute the
 /// scores and dy v. A single kernel would add to the queries' gradients from every block
 /// of keys. That needs atomics, and their order differs between reruns.
 void launch_attend_backward(cudaStream_t stream, const AttentionGradients& gradients,

@@ -31,14 +31,14 @@ struct ForwardMemory {
     Sight sights[kCoreThreads];
 };
 
-/// Applies op to the values of the four threads that share rows; each gets the same bits.
+/// Applies op to the values of the four threads that share rows; all get the same bits.
 template <typename Op>
 __device__ float across(float value, const Op& op) {
     value = op(value, of_other_lane(value, 1));
     return op(value, of_other_lane(value, 2));
 }
 
-/// The online softmax of a warp's rows; each thread has two.
+/// The online softmax of a warp's rows; each thread has two rows.
 template <int kWidth>
 struct OnlineSoftmax {
     float maximum[2];
@@ -185,7 +185,7 @@ struct BackwardMemory {
     Sight sights[kCoreThreads];
 };
 
-/// Sets the scores of the tile at place `at`, and dy_v to its products of dy and v.
+/// For the tile at `at`: sets the scores, and sets dy_v to the products of dy and v.
 template <int kEights, int kWidth, int kColumns>
 __device__ void multiply_tile(float (&scores)[kEights][4], float (&dy_v)[kEights][4],
                               const BackwardMemory<kWidth, kColumns>& memory, int at,

@@ -6,17 +6,17 @@
 namespace lockstep::gpu {
 
 // Attention of bf16 by tensor cores, after Dao 2023, FlashAttention-2 (2307.08691). A
-// block owns 64 rows of one side in shared memory, a warp 16 of them. The rows of the
-// other side are loaded tile by tile, each while the warps compute with the previous one.
-// A warp's results stay in its registers: a tile of weights, the sums of one product,
-// already has the layout that the next product needs.
+// block owns 64 rows of one side in shared memory; each warp owns 16 of these rows. The
+// rows of the other side are loaded tile by tile: a tile is loaded while the warps
+// compute with the previous tile. A warp's results stay in its registers: a tile of
+// weights (the sums of one product) already has the layout that the next product needs.
 
 inline constexpr int kWarpRows = 16;
 inline constexpr int kOwnRows = 64;
 inline constexpr int kCoreThreads = kOwnRows / kWarpRows * kWarp;
 
-/// Rows of a head in shared memory. Each row has 16 bytes more, so that eight rows are in
-/// different banks.
+/// Rows of a head in shared memory. Each row has 16 bytes of padding, so that eight rows
+/// are in different banks.
 template <int kRows, int kWidth>
 struct SharedRows {
     alignas(16) Bf16 at[kRows][kWidth + 8];
@@ -126,7 +126,7 @@ __device__ void hide(float (&scores)[kEights][4], const std::int64_t* row_tokens
 }
 
 /// Calls f(at, part) for each part of a thread's results. A part is two results; `at` is
-/// its place in the head's rows from `first` on.
+/// the part's place in the head's rows from `first` on.
 template <int kEights, typename To, typename F>
 __device__ void each_part(float (&results)[kEights][4], const HeadMatrix<To>& matrix,
                           std::int64_t first, const F& f) {
@@ -153,9 +153,9 @@ __device__ void add(const HeadMatrix<To>& to, float (&results)[kEights][4],
     });
 }
 
-/// Calls use(at, tile) for each tile that is seen. load(at, tile) has started the tile's
-/// copies one tile earlier; `at` alternates between two places. All threads of the block
-/// must call it.
+/// Calls use(at, tile) for each seen tile. One tile earlier, load(at, tile) has started
+/// the tile's copies; `at` alternates between two places. All threads of the block must
+/// call this.
 template <typename Tiles, typename Load, typename Use>
 __device__ void each_tile_ahead(Tiles& tiles, const Load& load, const Use& use) {
     int at = 0;

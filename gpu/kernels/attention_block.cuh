@@ -41,7 +41,7 @@ struct Owned {
         head = index - batch * heads;
         first = (blockIdx.x - index * tiles) * tile;
     }
-    /// Counts tiles from the last one: later tiles see more, so they begin earlier.
+    /// Counts tiles from the last one: later tiles see more keys, so they start earlier.
     __device__ Owned last_first(std::int64_t rows, std::int64_t tile) const {
         Owned owned = *this;
         owned.first = (divided_up(rows, tile) - 1) * tile - first;
@@ -56,9 +56,8 @@ struct SeenTile {
     bool exists = true;
 };
 
-/// The tiles of kRows rows each that are seen, in order. sight(first) returns what is
-/// seen of the tile that begins at `first`. Each thread asks about one of the coming
-/// tiles.
+/// The seen tiles, in order. Each has kRows rows. sight(first) returns how much is seen
+/// of the tile that begins at `first`. Each thread asks about one of the next tiles.
 template <int kRows, int kThreads, typename Of>
 class SeenTiles {
   public:
@@ -141,7 +140,7 @@ __device__ void share(TileMemory<T, kColumns>& memory, const Patch<T>& weights) 
 }
 
 /// Calls f(at, part, count) for each part of a thread's results. A part is kBeside
-/// results; `count` of these exist. `at` is its place in the head's rows from `first` on.
+/// results; `count` exist. `at` is the part's place in the head's rows from `first` on.
 template <typename T, int kColumns, typename To, typename F>
 __device__ void each_part(Results<T, kColumns>& results, const HeadMatrix<To>& matrix,
                           std::int64_t first, const F& f) {
@@ -160,7 +159,7 @@ __device__ void each_part(Results<T, kColumns>& results, const HeadMatrix<To>& m
     }
 }
 
-/// Reads the results from the head's rows; 0 beyond its end.
+/// Reads the results from the head's rows; 0 beyond the head's end.
 template <typename T, int kColumns>
 __device__ void read(Results<T, kColumns>& results, const HeadMatrix<T>& from,
                      std::int64_t first) {

@@ -4,8 +4,8 @@
 #include "gpu/kernels/launch.cuh"
 #include "gpu/kernels/team.cuh"
 
-// Numbers of a row of each head. A team of kTeam threads works on one head's row. The
-// next teams have the next heads of the same row, which are next in memory.
+// Kernels for each row of each head. A team of kTeam threads works on one head's row. The
+// next teams have the next heads of the same row, which follow in memory.
 
 namespace lockstep::gpu {
 

@@ -7,8 +7,8 @@
 
 namespace lockstep::gpu {
 
-// Which keys a query sees: those of tokens up to its own. Padding rows of a tile, beyond
-// the tensor's, have tokens too: such a query sees nothing, and no query sees such a key.
+// A query sees the keys of tokens up to its own. Padding rows of a tile (beyond the
+// tensor) have tokens too: a padding query sees nothing, and no query sees a padding key.
 
 /// How much of a tile's keys its queries see.
 enum class Sight : std::uint8_t { none, some, all };
@@ -62,9 +62,9 @@ struct SightOf {
         if (row >= key_rows) return std::numeric_limits<std::int64_t>::max();
         return causal ? keys[row] : 0;
     }
-    /// Returns how much the `m` queries from `query` on see of the `n` keys from `key`
-    /// on. If the tile is not `whole`, it contains padding rows, so not all of it is
-    /// seen.
+    /// Returns whether the `m` queries from `query` on see none, some or all of the `n`
+    /// keys from `key` on. If the tile is not `whole`, it contains padding rows, so the
+    /// answer is never `all`.
     __device__ Sight of_tile(std::int64_t query, std::int64_t m, std::int64_t key,
                              std::int64_t n, bool whole) const {
         const Sight at_most = whole ? Sight::all : Sight::some;

@@ -7,22 +7,22 @@
 namespace lockstep::gpu {
 
 // The parts of attention's kernels. A tile has `rows`, from the side that the block owns,
-// and `columns`, from the side that it goes through. Both are rows of heads with `width`
-// elements. The block is 16 x 16 threads. A thread has a patch of the tile's scores:
-// kPatch adjacent rows, and every 16th column.
+// and `columns`, from the side that the block goes through. Both are rows of heads with
+// `width` elements. The block is 16 x 16 threads. A thread has a patch of the tile's
+// scores: kPatch adjacent rows, and every 16th column.
 
 inline constexpr int kTileSide = 16;
 inline constexpr int kAttentionThreads = kTileSide * kTileSide;
 
-/// Rows and columns of a patch. It is the number of elements of a pack, so that four
-/// numbers of f32, or two of f64, are read at once from either side.
+/// The number of rows, and of columns, of a patch. It is also the number of elements of a
+/// pack: so four numbers of f32, or two of f64, are read at once from either side.
 template <typename T>
 inline constexpr int kPatch = kFullWidth<T>;
 template <typename T>
 inline constexpr int kTile = kPatch<T>* kTileSide;
 /// Columns of the width that are in shared memory at the same time, for scores.
 inline constexpr int kSlab = 32;
-/// Elements from one row in shared memory to the next: a pack more, to use other banks.
+/// Elements from one row in shared memory to the next: one pack more, for other banks.
 template <typename T>
 inline constexpr int kSlabPitch = kSlab + kFullWidth<T>;
 /// Returns the number of rows of values that fit into 16 KB at full width.
@@ -38,9 +38,9 @@ using Patch = T[kPatch<T>][kPatch<T>];
 template <typename T, int kColumns>
 using Results = T[kPatch<T>][kColumns];
 
-/// Returns how many blocks a multiprocessor should hold at once. It is two if the
-/// results, in `arrays` arrays, leave enough registers: one block computes while the
-/// other waits for memory.
+/// Returns how many blocks a multiprocessor should hold at once: two, if the results (in
+/// `arrays` arrays) leave enough registers. Then one block computes while the other waits
+/// for memory.
 template <int kColumns>
 constexpr int blocks_at_once(int arrays) {
     return arrays * kColumns <= 8 ? 2 : 1;
@@ -117,7 +117,7 @@ __device__ Pack<Computed<S>, kWidth> load_some(const S* from, int count, bool ve
                            : load_rest<kWidth>(from, 0, count);
 }
 
-/// Returns a pack of a head's row; zeros beyond its end.
+/// Returns a pack of a head's row; zeros beyond the row's end.
 template <typename S>
 __device__ Pack<Computed<S>, kFullWidth<S>> pack_of(const HeadMatrix<const S>& from,
                                                     std::int64_t row, int column) {

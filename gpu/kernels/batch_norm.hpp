@@ -18,8 +18,8 @@ struct BatchOperands {
     Numbers rstd;
 };
 
-/// Returns the number of elements of workspace for one sum over the rows. They have the
-/// type in which x is computed.
+/// Returns how many elements of workspace one sum over the rows needs. The elements have
+/// the type in which x is computed.
 std::int64_t batch_partials(const BatchOperands& operands);
 
 /// sums (columns + 1) = the sum of each column, and then the number of rows.

@@ -6,16 +6,16 @@
 
 namespace lockstep::gpu {
 
-// Sums over the rows of a matrix. A block sums a slab of rows of a strip of columns. Each
-// of its warps sums every eighth row, with a pack of columns per thread; then the warps
-// are added in order. The slabs' sums are the rows of a smaller matrix, which one slab
-// then adds. The number of slabs depends only on the shape, and so does the order of the
-// sum.
+// Sums over the rows of a matrix. A block sums a slab of rows within a strip of columns.
+// Each of its warps sums every eighth row, with a pack of columns per thread; then the
+// warps' sums are added in order. The slabs' sums are the rows of a smaller matrix, which
+// is then summed in one slab. The number of slabs and the order of the sum depend only on
+// the shape.
 
 inline constexpr int kColumnThreads = 256;
 inline constexpr int kColumnWarps = kColumnThreads / kWarp;
 
-/// Returns the number of slabs that fill a GPU, if each warp then has at least eight
+/// Returns the number of slabs that fill a GPU, or fewer, so that each warp has eight
 /// rows.
 constexpr std::int64_t slabs_of(std::int64_t rows, std::int64_t columns, int width) {
     constexpr std::int64_t kBlocks = 1024;
@@ -25,8 +25,8 @@ constexpr std::int64_t slabs_of(std::int64_t rows, std::int64_t columns, int wid
     return slabs > 1 ? slabs : 1;
 }
 
-/// Calls with(kWidth), the columns that a thread sums: a full pack if it divides each
-/// row.
+/// Calls with(kWidth), the number of columns that a thread sums: a full pack if full
+/// packs divide each row.
 template <typename S, typename Body>
 void with_column_width(std::int64_t columns, const Body& body) {
     with_width<S>(columns % kFullWidth<S> == 0, body);
@@ -37,7 +37,7 @@ constexpr std::int64_t column_slabs(std::int64_t rows, std::int64_t columns) {
     return slabs_of(rows, columns, columns % kFullWidth<S> == 0 ? kFullWidth<S> : 1);
 }
 
-/// `Terms` has `kSums`, the number of sums that are taken at once, and `add(Pack
+/// `Terms` has `kSums` (the number of sums that are computed at once) and `add(Pack
 /// (&sums)[kSums], row, column)`. Writes sums[s][slab][column]; with kAdds, adds to it.
 template <typename S, int kWidth, bool kAdds, typename Terms>
 __global__ void __launch_bounds__(kColumnThreads)

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kIndexThreads)
     list[place] = matrix[place / many * columns + indices[place]];
 }
 
-/// Each element of the matrix searches its row's indices for its column. It is rounded
+/// Each element of the matrix looks for its column in its row's indices, and is rounded
 /// once.
 template <typename S>
 __global__ void __launch_bounds__(kIndexThreads)

@@ -11,17 +11,17 @@
 namespace lockstep::gpu {
 
 // Operations that are computed element by element. A function object computes one
-// element: f(a[i], b[i], …) gets one element of each operand, by reference. Its static
-// constants are int kWritten, the number of operands that are written (the first ones),
-// and bool kReadsFirst, whether the first is also read.
+// element: f(a[i], b[i], …) gets one element of each operand, by reference. It has two
+// static constants: int kWritten says how many operands are written (the first ones), and
+// bool kReadsFirst says whether the first operand is also read.
 //
 // Operands may be the same memory, because a thread reads its elements of all operands
 // before it writes any.
 
 inline constexpr int kEachThreads = 256;
 
-/// The operands are stored as S, except the last one, which is only read, as `Last`. So
-/// f32 parameters may have bf16 gradients.
+/// The operands are stored as S. Only the last operand is stored as `Last`, and only
+/// read. So f32 parameters may have bf16 gradients.
 template <typename S, typename Last, int kOperands>
 struct Operands {
     void* data[kOperands];

@@ -32,7 +32,7 @@ std::string name_of(const void* kernel) {
 
 void fail_launch(cudaError_t result, const void* kernel) {
     const std::string name = name_of(kernel);
-    cudaGetLastError();  // so that a later launch does not report it again
+    cudaGetLastError();  // clears the error: no later launch reports it
     throw GpuError(fmt::format("CUDA failed with {} ({}) in the launch of {}",
                                cudaGetErrorName(result), cudaGetErrorString(result),
                                name));

@@ -9,8 +9,8 @@ namespace lockstep::gpu {
 /// Throws GpuError for a launch that failed; the message names the kernel.
 [[noreturn]] void fail_launch(cudaError_t result, const void* kernel);
 
-/// Puts a kernel into the stream. It is a plain call, so that a C++ compiler can also
-/// compile it. Each block gets a Memory of its own (block_memory()); void is none.
+/// Puts a kernel into the stream. This is a plain call, so that a C++ compiler can also
+/// compile it. Each block gets its own Memory (block_memory()); void means no memory.
 template <typename Memory, typename... Parameters, typename... Arguments>
 void launch_with_memory(cudaStream_t stream, void (*kernel)(Parameters...), int blocks,
                         int threads, Arguments... arguments) {

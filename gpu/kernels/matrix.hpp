@@ -16,8 +16,8 @@ void launch_add_bias(cudaStream_t stream, Numbers y, Numbers bias, std::int64_t 
 void launch_scale_rows(cudaStream_t stream, Numbers x, Numbers factors, std::int64_t rows,
                        std::int64_t columns);
 
-/// Returns the number of elements of workspace for launch_accumulate_rows(). They have
-/// the type in which x is computed.
+/// Returns how many elements of workspace launch_accumulate_rows() needs. The elements
+/// have the type in which x is computed.
 std::int64_t accumulate_partials(Numbers x, std::int64_t rows, std::int64_t columns);
 /// destination (columns) += the sum of the rows of x (rows, columns).
 void launch_accumulate_rows(cudaStream_t stream, Numbers workspace, Numbers destination,

@@ -18,12 +18,12 @@ template <typename To, typename From>
 void launch_cast(cudaStream_t stream, To* destination, const From* source,
                  std::int64_t elements);
 
-/// destination += by * source.
+/// destination += factor * source.
 template <typename S>
 void launch_add(cudaStream_t stream, S* destination, const S* source,
                 std::int64_t elements, Computed<S> factor);
 
-/// destination *= by.
+/// destination *= factor.
 template <typename S>
 void launch_scale(cudaStream_t stream, S* destination, std::int64_t elements,
                   Computed<S> factor);
@@ -48,8 +48,8 @@ struct RowsOf {
 };
 
 /// The rows of the source to copy: all rows in order or, if there are ids, row ids[i] -
-/// first for each i. A row that the source does not have (it has `rows` rows) is copied
-/// as zeros.
+/// first for each i. The source has `rows` rows; a row that it does not have is copied as
+/// zeros.
 struct CopiedIds {
     const std::int32_t* ids = nullptr;
     std::int64_t first = 0;

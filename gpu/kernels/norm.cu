@@ -10,7 +10,7 @@ namespace lockstep::gpu {
 namespace {
 
 /// Mean and sum of squared deviations of groups of values (Chan, Golub & LeVeque,
-/// "Algorithms for computing the sample variance", 1983). It avoids the difference of
+/// "Algorithms for computing the sample variance", 1983). This avoids the difference of
 /// large numbers in E[x^2] - E[x]^2.
 template <typename T>
 struct Moments {

@@ -9,7 +9,7 @@
 namespace lockstep::gpu {
 
 /// The operands of a norm: x (rows, columns), mean and rstd (rows). Layer norm subtracts
-/// the mean. Without `mean` it is root mean square norm, which does not.
+/// the mean. Root mean square norm has no `mean` and does not subtract it.
 struct NormOperands {
     std::int64_t rows;
     std::int64_t columns;
@@ -30,8 +30,8 @@ void launch_norm(cudaStream_t stream, Numbers y, Numbers mean, Numbers rstd,
 void launch_norm_backward_input(cudaStream_t stream, Numbers dx, Numbers dy,
                                 const NormOperands& operands, Numbers weight);
 
-/// Returns the number of elements of workspace for launch_norm_backward_weight(). They
-/// have the type in which x is computed.
+/// Returns how many elements of workspace launch_norm_backward_weight() needs. The
+/// elements have the type in which x is computed.
 std::int64_t norm_partials(const NormOperands& operands);
 /// d_weight (columns) += the sum over rows of dy * x^. With a mean, d_bias (columns) +=
 /// the sum over rows of dy.

@@ -10,9 +10,9 @@ namespace lockstep::gpu {
 
 // A kernel is written for the type S in which numbers are stored, and computes in
 // Computed<S>. Numbers are widened when they are loaded and rounded once when they are
-// stored. Both happen in load() and store() (gpu/kernels/pack.cuh), or where a single
-// number is read or written. A pack has as many numbers as a pack of Computed<S>. So a
-// kernel sums bf16 in the same order as f32, and its results are those of f32, rounded.
+// stored. Both happen in load() and store() (gpu/kernels/pack.cuh), or by hand for single
+// numbers. A pack has as many numbers as a pack of Computed<S>. So a kernel sums bf16 in
+// the same order as f32, and its results are those of f32, rounded.
 
 template <typename S>
 using Computed = std::conditional_t<std::is_same_v<S, Bf16>, float, S>;

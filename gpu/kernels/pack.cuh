@@ -19,8 +19,8 @@ struct alignas(sizeof(T) * kWidth) Pack {
     T value[kWidth];
 };
 
-/// Elements in 16 bytes, the most that one instruction moves. bf16 has the same number as
-/// f32, so its packs have 8 bytes.
+/// Elements in 16 bytes, the maximum that one instruction moves. bf16 has the same number
+/// of elements as f32, so its packs have 8 bytes.
 template <typename S>
 inline constexpr int kFullWidth = 16 / static_cast<int>(sizeof(Computed<S>));
 
@@ -66,7 +66,7 @@ struct MatrixShape {
     bool vectors;  ///< whether all rows of all operands begin at full packs
 };
 
-/// Returns the numbers in another type, rounded if it has fewer digits.
+/// Returns the numbers in another type, rounded if that type has fewer digits.
 template <typename To, typename From, int kWidth>
 __device__ Pack<To, kWidth> converted(const Pack<From, kWidth>& from) {
     if constexpr (std::is_same_v<To, From>) {
@@ -122,9 +122,9 @@ __device__ Pack<Computed<S>, kWidth> load_rest(const S* from, std::int64_t begin
     return pack;
 }
 
-/// Takes two packs that follow each other, and returns the pack that begins `by` elements
-/// into the first one (less than a pack). It selects among registers, one step for each
-/// bit of `by`. With an index, the registers would go through memory.
+/// Takes two packs that follow each other. Returns the pack that begins `shift` elements
+/// (less than a pack) into the first one. Selects among registers, in one step for each
+/// bit of `shift`. With an index, the numbers would go through memory.
 template <typename T, int kWidth>
 __device__ Pack<T, kWidth> shifted(const Pack<T, kWidth>& first,
                                    const Pack<T, kWidth>& second, int shift) {
@@ -160,7 +160,7 @@ __device__ void store(S* to, const Pack<Computed<S>, kWidth>& pack, bool aligned
     store_whole(to, converted<S>(pack));
 }
 
-/// Stores the first `count` elements of the pack; all if it has `count`.
+/// Stores the first `count` elements of the pack.
 template <int kWidth, typename S>
 __device__ void store_first(S* to, const Pack<Computed<S>, kWidth>& pack, int count,
                             bool aligned) {

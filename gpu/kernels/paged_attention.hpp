@@ -23,7 +23,7 @@ void launch_store_pages(cudaStream_t stream, Numbers pages, Numbers source,
                         std::int64_t from);
 
 /// Queries and y have one row for each of `rows`. Keys and values are heads of pages;
-/// `batch` is the distance between a page's rows.
+/// `batch` is the distance between the rows of a page.
 struct PagedOperands {
     HeadRows y, queries, keys, values;
     std::int64_t batches;  ///< number of batches of queries and y

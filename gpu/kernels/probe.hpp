@@ -10,7 +10,7 @@ namespace lockstep::gpu {
 std::span<const int> compiled_capabilities();
 
 /// Loads a kernel on the thread's GPU. The returned error says whether the compiled code,
-/// or the driver's translation of it, runs there. Makes the GPU's context.
+/// or the driver's translation of it, runs on that GPU. Makes the GPU's context.
 cudaError_t probe_kernels();
 
 }  // namespace lockstep::gpu

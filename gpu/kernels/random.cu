@@ -25,8 +25,7 @@ struct Normal {
     }
 };
 
-/// Each thread makes a pack of numbers: up to four independent ones at once, then one
-/// store.
+/// Each thread computes a pack of up to four independent numbers at once, then stores it.
 template <int kWidth, typename S, typename Draw>
 __global__ void __launch_bounds__(kRandomThreads)
     random_kernel(S* destination, std::int64_t elements, Draw draw, std::int64_t offset) {

@@ -7,8 +7,8 @@
 
 namespace lockstep::gpu {
 
-// Reduces all terms to one result, in two passes, in an order that depends only on their
-// number. The reduced object has:
+// Reduces all terms to one result, in two passes, in an order that depends only on the
+// number of terms. The reduced object has:
 //
 //     static constexpr int kWidth = 4;  // elements in a pack
 //     std::int64_t elements;

@@ -8,8 +8,8 @@
 
 namespace lockstep::gpu {
 
-/// Blocks of a reduction's first pass. The number is fixed and not asked of the device,
-/// because it decides the order of the sum. It is one wave on the GPUs of today.
+/// The number of blocks in a reduction's first pass. It is the same on every device,
+/// because it decides the order of the sum. It is one wave on today's GPUs.
 inline constexpr int kMostPartials = 1024;
 /// Bytes of workspace that each of these functions needs.
 inline constexpr std::int64_t kReduceBytes = std::int64_t{kMostPartials} * 8;
@@ -27,7 +27,7 @@ void launch_sum_of_squares(cudaStream_t stream, void* workspace, Numbers result,
 void launch_squared_error(cudaStream_t stream, void* workspace, Numbers result,
                           Numbers prediction, Numbers target, std::int64_t elements);
 
-/// d_prediction = by * (prediction - target).
+/// d_prediction = factor * (prediction - target).
 void launch_squared_error_backward(cudaStream_t stream, Numbers d_prediction,
                                    Numbers prediction, Numbers target,
                                    std::int64_t elements, double factor);

@@ -23,7 +23,7 @@ struct Rotation {
     }
 };
 
-/// A thread rotates one pair of columns, in all heads of its rows: they share the angle.
+/// A thread rotates one pair of columns in all heads of a row: the heads share the angle.
 template <typename S>
 __global__ void __launch_bounds__(kTileThreads)
     rotate_rows(Rotation<S> rotation, Tiles tiles) {

@@ -6,12 +6,12 @@
 
 namespace lockstep::gpu {
 
-// Kernels that need a whole row at once: its sum, its maximum. A team of threads works on
-// a row: a warp if rows are narrow, a block if they are wide. A thread's packs are kTeam
-// apart; it loads kHeld of them before it uses the first. Some kernels need the row
-// again, after its sum is known. If one sweep covers the row, such a kernel keeps it in
-// registers and reads it once (kOnce); it reads a wider row twice. All of this, and so
-// the bits of the result, depends only on the row's length.
+// For kernels that need a whole row at once, such as for its sum or maximum. A team of
+// threads works on a row: a warp if rows are narrow, a block if they are wide. A thread's
+// packs are kTeam apart; the thread loads kHeld packs before it uses the first. Some
+// kernels need the row again, after its sum is known. If one sweep covers the row, such a
+// kernel keeps the row in registers and reads it once (kOnce); it reads a wider row
+// twice. All these choices, and so the result's bits, depend only on the row's length.
 
 inline constexpr int kRowThreads = 256;
 inline constexpr int kHeld = 8;
@@ -24,23 +24,23 @@ enum class Keeps {
     much,     ///< two operands, or one and much more: 128 registers, for 512
 };
 
-/// Returns the threads of the largest team that reads its row once. 1,024 threads keep
-/// 32,768 columns of f32 or bf16, 512 threads keep 16,384; half of that in f64. Functions
-/// like exp in f64 need many more registers, and so do packs that are shifted because
-/// they do not fill a row.
+/// Returns the size of the largest team that reads its row once. 1,024 threads keep
+/// 32,768 columns of f32 or bf16, 512 threads keep 16,384; in f64, half of these numbers.
+/// Functions like exp in f64 need many more registers. Packs that are shifted, because
+/// they do not fill a row, need more, too.
 template <typename T, bool kWhole>
 constexpr int largest_team(Keeps keeps) {
     if (keeps == Keeps::nothing) return kRowThreads;
     return keeps == Keeps::little && sizeof(T) <= 4 && kWhole ? 1024 : 512;
 }
-/// The threads of a team that reads its row twice. Only one or two such blocks fit on a
+/// The size of a team that reads its row twice. Only one or two such blocks fit on a
 /// multiprocessor. So few rows are in progress, and at the second read a row may still be
 /// in the L2 cache.
 inline constexpr int kTeamOfTwice = 512;
 
 /// A kernel's template argument: how it goes over rows of some length. A multiprocessor
-/// must have room for kBlocks blocks; if it is 0, the compiler chooses between blocks and
-/// registers.
+/// must have room for kBlocks blocks; if kBlocks is 0, the compiler chooses between
+/// blocks and registers.
 template <int kWidthOf, bool kWholeOf, int kTeamOf, bool kOnceOf>
 struct RowPlan {
     static constexpr int kWidth = kWidthOf;   ///< elements of a pack
@@ -54,8 +54,8 @@ struct RowPlan {
     static constexpr int kBlocks = kNeedsRoom ? kRoomyBlocks : 0;
 };
 
-/// The row of a thread's team, and the thread's place in it. It computes in T; matrices
-/// may be stored in another type.
+/// The row of a thread's team, and the thread's place in the team. Arithmetic is in T;
+/// matrices may be stored in another type.
 template <typename T, typename Plan>
 class Row {
   public:
@@ -149,9 +149,10 @@ class Row {
     __device__ S* begin_of(S* matrix, std::int64_t pack) const {
         return matrix + index_ * shape_.columns + pack * kWidth;
     }
-    /// Loads the pack, or the first of the two packs that it is made of. All loads start
-    /// before one is completed, so a thread waits for memory only once. The second pack
-    /// of a pair is the next thread's first one, and is in the L1 cache by then.
+    /// Loads the pack, or the first of the two packs from which it is made. All loads
+    /// start before any load is completed, so a thread waits for memory only once. The
+    /// second pack of a pair is the next thread's first pack, and is then in the L1
+    /// cache.
     template <typename S>
     __device__ void load_first(Values& values, const S* matrix, std::int64_t pack) const {
         const S* from = begin_of(matrix, pack);
@@ -172,14 +173,14 @@ class Row {
     }
 
     /// A full pack in memory has the end of the previous lane's pack and the beginning of
-    /// this lane's. The first lane has no previous one, and the last lane's end has no
-    /// next one: those elements are stored one by one.
+    /// this lane's pack. The first lane has no previous lane, and the last lane has no
+    /// next lane: their other elements are stored one by one.
     template <typename S>
     __device__ void write_shifted(S* to, std::int64_t pack, const Values& values) const {
         const int lane = static_cast<int>(threadIdx.x % kWarp);
         const std::int64_t lanes = packs_ - (pack - lane);
         const unsigned mask = lanes < kWarp ? (1U << lanes) - 1 : kAllLanes;
-        // The previous pack from its second element on, then this one.
+        // The previous pack from its second element on, then this pack.
         Values before, own;
 #pragma unroll
         for (int i = 1; i < kWidth; ++i) {
@@ -203,10 +204,10 @@ class Row {
     std::int64_t index_;
     std::int64_t packs_;
     // If packs do not fill a row, each pack of the row begins shift_ elements after an
-    // address at which a pack can be loaded. The first pairs_ packs are shifted out of
-    // two packs that are loaded there: both are in the matrix, and the result is in the
-    // row. The other elements are loaded one by one, and so are all elements of a matrix
-    // that begins elsewhere.
+    // address at which a pack can be loaded. Each of the first pairs_ packs is shifted
+    // out of two packs that are loaded at such addresses: both are in the matrix, and the
+    // result is in the row. All other elements are loaded one by one. If the matrix does
+    // not begin at such an address, all of its elements are loaded one by one.
     int shift_ = 0;
     std::int64_t pairs_ = 0;
 };

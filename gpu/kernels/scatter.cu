@@ -14,8 +14,8 @@ __device__ void add_to(Pack<T, kWidth>& sum, const Pack<T, kWidth>& values) {
         sum.value[lane] += values.value[lane];
 }
 
-/// Adds the rows of dy whose id is `id`, in order, to a pack of its row of the table.
-/// Without such rows the pack is not touched.
+/// Adds the rows of dy whose id is `id`, in order, to a pack of the id's row of the
+/// table. If there are no such rows, the pack is not touched.
 template <typename S, int kWidth>
 struct ByLooking {
     ScatteredRows scattered;
@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(kTileThreads)
     }
 }
 
-/// Launches `Gradients`, which adds the rows of dy that belong to a row of the table. It
-/// looks for them in `ids`.
+/// Launches `Gradients`, which finds in `ids` the rows of dy that belong to a row of the
+/// table, and adds them.
 template <template <typename, int> typename Gradients, typename Ids>
 void launch_rows(cudaStream_t stream, const ScatteredRows& scattered, const Ids& ids) {
     with_type(scattered.table, [&]<typename S>(S) {

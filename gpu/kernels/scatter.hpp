@@ -9,7 +9,7 @@
 namespace lockstep::gpu {
 
 /// A table (rows, width). Row i of dy (elements, width) is added to row ids[i] - first of
-/// the table if it has that row. Rows are added in order of i.
+/// the table if the table has that row. Rows are added in order of i.
 struct ScatteredRows {
     Numbers table;
     std::int64_t first;
@@ -23,8 +23,8 @@ struct ScatteredRows {
 void launch_scatter_few(cudaStream_t stream, const ScatteredRows& scattered,
                         const std::int32_t* ids);
 
-/// Gives the same bits. It sorts the ids (fewer than 2^31), and a row finds its own by
-/// search. The workspace is that of sorting (gpu/kernels/sort.hpp).
+/// Gives the same bits. Sorts the ids (fewer than 2^31); then each row of the table finds
+/// its ids by search. The workspace is that of sorting (gpu/kernels/sort.hpp).
 void launch_scatter_many(cudaStream_t stream, std::int32_t* workspace,
                          const ScatteredRows& scattered, const std::int32_t* ids);
 

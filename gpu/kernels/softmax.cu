@@ -10,7 +10,7 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// The sum of exp(x - largest), so that no exponential overflows. A NaN makes it NaN.
+/// The sum of exp(x - largest), so that no exponential overflows. A NaN gives NaN.
 template <typename T>
 struct Exponentials {
     T largest = -std::numeric_limits<T>::infinity();
@@ -25,7 +25,7 @@ struct Exponentials {
 };
 
 // A mask says which columns a row sees: seen() has a bit for each lane of a pack. If a
-// row sees none, its sum and all its results are 0.
+// row sees no column, its sum and all its results are 0.
 
 struct Unmasked {
     static constexpr Keeps kKeeps = Keeps::little;
@@ -39,8 +39,8 @@ struct Unmasked {
     __device__ OfRow of_row(std::int64_t) const { return {}; }
 };
 
-/// Rows and columns in the order of tokens: a row sees columns up to its own, and `ahead`
-/// more.
+/// Rows and columns in the order of tokens: a row sees the columns up to its own and
+/// `ahead` more columns.
 struct Causal {
     static constexpr Keeps kKeeps = Keeps::much;
     static constexpr bool kDivides = false;

@@ -41,7 +41,7 @@ void launch_normalize_rows_backward(cudaStream_t stream, Numbers dx, Numbers x,
 void launch_cross_entropy(cudaStream_t stream, Numbers losses, Numbers logits,
                           const std::int32_t* targets, std::int64_t rows,
                           std::int64_t columns);
-/// d_logits = by * (softmax(logits) - one_hot(targets)).
+/// d_logits = factor * (softmax(logits) - one_hot(targets)).
 void launch_cross_entropy_backward(cudaStream_t stream, Numbers d_logits, Numbers logits,
                                    const std::int32_t* targets, std::int64_t rows,
                                    std::int64_t columns, double factor);

@@ -8,9 +8,9 @@
 namespace lockstep::gpu {
 
 // Tensor cores multiply bf16 and add in f32, from compute capability 8.0 on. A whole warp
-// does it together: each thread holds a part of both matrices and of the result. The PTX
-// ISA defines these parts ("mma.m16n8k16", "ldmatrix", "cp.async"). All threads of the
-// warp must call these functions together.
+// computes a product together: each thread holds a part of both matrices and of the
+// result. The PTX ISA defines these parts ("mma.m16n8k16", "ldmatrix", "cp.async"). All
+// threads of the warp must call these functions together.
 
 /// Two bf16 numbers in one register, the first in the lower half.
 using Bf16Pair = std::uint32_t;
@@ -49,7 +49,7 @@ __device__ inline void load_transposed(Bf16Pair (&to)[4], const Bf16* row) {
                  : "memory");
 }
 
-/// Returns both, rounded to nearest.
+/// Returns both numbers, rounded to nearest.
 __device__ inline Bf16Pair pair_of(float first, float second) {
     Bf16Pair pair;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
@@ -78,7 +78,7 @@ __device__ inline void wait_for_all_but_last_group() {
 
 #else
 
-// A module has code for each GPU that it was built for. On these older ones the functions
+// A module has code for each GPU that it was built for. On these older GPUs the functions
 // are never called (Device::takes_bf16).
 template <typename... Any>
 __device__ void multiply_add(Any&&...) {

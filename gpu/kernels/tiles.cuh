@@ -10,8 +10,8 @@ inline constexpr int kTileRows = 4;
 
 /// How blocks divide a matrix of `rows` x `packs` into tiles. A tile's width is a power
 /// of two: the row's width rounded up, at most the block's size. A thread stays in its
-/// column; its rows are `height` apart. So finding its place takes one division per
-/// thread, not one per element.
+/// column; its rows are `height` apart. So a place needs one division per thread, not one
+/// per element.
 struct Tiles {
     std::int64_t rows;
     std::int64_t packs;

@@ -36,7 +36,7 @@ struct First {
 };
 
 /// A team of threads finds a row's largest values one after another. Each is the largest
-/// of those that rank after the one found before.
+/// of the values that rank after the previous one.
 template <typename S, int kTeam>
 struct RowOfTeam {
     using T = Computed<S>;

@@ -31,8 +31,8 @@ void launch_cross_entropy_parts(cudaStream_t stream, Numbers parts,
 void launch_cross_entropy_of_parts(cudaStream_t stream, Numbers losses, Numbers maximum,
                                    Numbers parts, std::int64_t rows);
 
-/// d_logits (rows, columns) = by * (exp(logit - maximum) / sum - one_hot(targets)), 0 in
-/// padding.
+/// d_logits (rows, columns) = factor * (exp(logit - maximum) / sum - one_hot(targets)),
+/// and 0 in padding.
 void launch_cross_entropy_backward_of_parts(cudaStream_t stream, Numbers d_logits,
                                             const ShardLogits& shard,
                                             const std::int32_t* targets, Numbers maximum,

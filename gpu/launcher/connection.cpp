@@ -82,7 +82,7 @@ bool from_this_user(const Descriptor& socket) {
            peer.uid == getuid();
 }
 
-/// Makes a connection ready for messages; closes one to another user of this machine.
+/// Makes a connection ready for messages, or closes it if it is to another local user.
 Descriptor admitted(Descriptor connection, int family) {
     if (family == AF_UNIX)
         return from_this_user(connection) ? std::move(connection) : Descriptor();
@@ -136,7 +136,7 @@ Descriptor try_to_connect(const SocketAddress& where, Clock::time_point deadline
 
 Descriptor listen_at(const Address& address) {
     // Take a numeric address, or localhost, as it is. For a name, listen at all addresses
-    // of this machine, because machines resolve a name to different ones.
+    // of this machine, because machines resolve a name differently.
     const std::string own = address.host == "localhost" ? "127.0.0.1" : address.host;
     for (const std::string& host : {own, std::string("::"), std::string("0.0.0.0")}) {
         for (const SocketAddress& where :

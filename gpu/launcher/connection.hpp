@@ -18,16 +18,16 @@ using os::Descriptor;
 /// listens there.
 Descriptor listen_at(const Address& address);
 
-/// Accepts a connection that waits at a listening socket. Returns a closed descriptor if
-/// none waits, or if it comes from another user of this machine.
+/// Accepts a waiting connection at a listening socket. Returns a closed descriptor if
+/// there is none, or if it comes from another user of this machine.
 Descriptor accept_from(const Descriptor& listener);
 
 /// Connects to the address. Returns a closed descriptor if nothing listens there by the
 /// deadline; tries at least once. Throws UsageError if the host name is unknown.
 Descriptor connect_to(const Address& address, Clock::time_point deadline);
 
-/// Messages over a nonblocking stream socket. What does not fit is kept until poll() says
-/// that it does. The connection closes if the other side closes or breaks the protocol.
+/// Messages over a nonblocking stream socket. Data that do not fit are kept until poll()
+/// reports room. The connection closes if the other side closes or breaks the protocol.
 class Connection {
   public:
     explicit Connection(Descriptor socket) : socket_(std::move(socket)) {}
@@ -45,12 +45,13 @@ class Connection {
     bool flushed() const { return going_.empty(); }
     void close() { socket_.close(); }
 
-    /// Sends a beat, which tells the other side that this one runs. Returns the number of
-    /// successive calls for which nothing has come from the other side. Time in which
+    /// Sends a beat, which tells the other side that this process runs. Returns how many
+    /// calls in a row have passed without anything from the other side. Time in which
     /// this process itself did not run does not count.
     int beat();
 
-    /// Sets the longest body that is accepted. It is small until the other side is known.
+    /// Sets the longest body that is accepted. This is small until the other side is
+    /// known.
     void accept_bodies_of(uint64_t bytes) { longest_ = bytes; }
 
   private:
@@ -68,7 +69,7 @@ class Connection {
     std::deque<Message> come_;
 
     std::deque<Bytes> going_;
-    size_t sent_ = 0;  // bytes of the first one
+    size_t sent_ = 0;  // bytes of the first of these
 };
 
 }  // namespace lockstep::gpu

@@ -162,7 +162,7 @@ void ControlShared::stop(Failure failure, bool missing) {
     if (!failure.text.empty() && !failure.text.ends_with('\n')) failure.text += '\n';
     failure_ = std::move(failure);
     missing_ = missing;
-    if (missing) claimed_ = true;  // join() throws it
+    if (missing) claimed_ = true;  // join() throws the failure
     stopped_at_ = Clock::now();
     stopped_ = true;
     changed_.notify_all();

@@ -11,7 +11,7 @@
 
 namespace lockstep::gpu {
 
-/// The reason why a run stopped early. All its processes get the same one.
+/// The reason why a run stopped early. All processes of the run get the same Failure.
 struct Failure {
     int rank = 0;      ///< where it began
     int status = 1;    ///< the exit status of every process
@@ -33,28 +33,27 @@ struct ControlOptions {
     /// that does not reach the rendezvous within this time is missing.
     double timeout_seconds = 60;
     /// After a stop, a process has this long to destroy its Control; then it is ended.
-    /// The time begins once its main thread has seen the stop.
+    /// The time begins once the main thread has seen the stop.
     double grace_seconds = 5;
 };
 
-/// The control line between the processes of a run: sockets from all of them to rank 0. A
-/// thread of its own serves each end, so a process answers while its program computes or
-/// hangs.
+/// The control line between the processes of a run: sockets from all of them to rank 0.
+/// Each end has its own thread, so a process answers while its program computes or hangs.
 ///
 /// If a process fails or is lost, or if the run stalls, all processes are told the first
-/// cause, and check() throws it everywhere. A process whose main thread does not call
-/// check() soon after is ended, with the failure's status.
+/// cause, and check() throws it everywhere. If a main thread does not call check() soon
+/// after, its process is ended with the failure's status.
 ///
-/// A run stalls if at least one process is watched and all watched ones stand still. It
-/// also stalls if one process stands still for ten times the timeout: until then another
-/// may still work for it.
+/// A run stalls if at least one process is watched and all watched processes stand still.
+/// A run also stalls if one process stands still for ten times the timeout: until then
+/// another process may still work for it.
 ///
 /// The control threads of rank 0 and of each other process exchange beats, which show
 /// that they run. A process that sends nothing for timeout_seconds (at least 3) is
-/// stopped or out of reach. Then the run ends, no matter what its program waits for.
+/// stopped or out of reach. Then the run ends, no matter what the programs wait for.
 ///
 /// A caller that catches RunStopped on rank 0 prints the failure's text if claim_text()
-/// returns true. The control thread prints it if the text is not claimed within half a
+/// returns true. The control thread prints the text if it is not claimed within half a
 /// second after the stop, or if the main thread leaves without having seen the stop.
 /// Other ranks print nothing. If rank 0 does not answer, rank 1 and the first process of
 /// each other machine print the text instead. The text is empty if a process was lost and
@@ -63,11 +62,11 @@ struct ControlOptions {
 /// Only the main thread may call exchanges and watching. Any thread may call progress(),
 /// fail(), stopped(), check() and claim_text().
 ///
-/// The destructor says goodbye. On rank 0 it waits for the goodbyes of the others, at
-/// most timeout_seconds; a process that ends without one is lost. On another rank it
-/// waits for rank 0's answer. In a stopped run that answer comes after the text has been
-/// claimed: a launcher kills all processes when one ends in error, so rank 0 must print
-/// first. The wait for it is at most grace_seconds + 1.
+/// The destructor says goodbye. On rank 0 it waits for the goodbyes of the other ranks,
+/// at most timeout_seconds; a process that ends without a goodbye is lost. On another
+/// rank it waits for rank 0's answer. In a stopped run that answer comes after the text
+/// has been claimed: a launcher kills all processes when one ends in error, so rank 0
+/// must print first. The wait for the answer is at most grace_seconds + 1.
 class Control {
   public:
     /// Meets the other processes. Throws UsageError if the address is not possible or if
@@ -85,12 +84,12 @@ class Control {
     int size() const { return placement_.size; }
 
     /// Returns the bytes of every process, in rank order; all processes must call it.
-    /// Waits for the others as long as they live; this wait is never a stall. Throws
-    /// RunStopped, for example if another process calls broadcast() instead or has said
-    /// goodbye.
+    /// Waits for the other processes as long as they live; this wait is never a stall.
+    /// Throws RunStopped, for example if another process calls broadcast() instead or has
+    /// said goodbye.
     virtual std::vector<std::string> all_gather(const std::string& mine) = 0;
-    /// Returns rank 0's bytes; the other ranks' are ignored. All processes must call it.
-    /// Throws RunStopped.
+    /// Returns rank 0's bytes; the other ranks' bytes are ignored. All processes must
+    /// call it. Throws RunStopped.
     virtual std::string broadcast(const std::string& bytes) = 0;
 
     /// Between begin_watching() and end_watching() this process must show progress,
@@ -99,13 +98,13 @@ class Control {
     virtual void end_watching() noexcept = 0;
     virtual void progress() noexcept = 0;
 
-    /// Both are called on the control thread, because the main thread may hang.
+    /// Both functions are called on the control thread, because the main thread may hang.
     /// `describe` returns a description of this process. `explain`, on rank 0, makes the
     /// failure's text from the descriptions of all processes, in rank order, and from the
     /// rank that stood still first. A description is empty if its process did not answer
-    /// within 2 seconds. If `explain` throws, a plain text is used. Neither may wait for
-    /// the main thread. Once set_…({}) has returned, the former function does not run and
-    /// is not called again.
+    /// within 2 seconds. If `explain` throws, a plain text is used. Neither function may
+    /// wait for the main thread. Once set_…({}) has returned, the former function does
+    /// not run and is not called again.
     using Describe = std::function<std::string()>;
     using Explain =
         std::function<std::string(const std::vector<std::string>&, int stalled)>;

@@ -93,7 +93,7 @@ class ControlMember final : public ControlService {
     Heartbeat heartbeat_;
     bool farewell_ = false;
     std::optional<Clock::time_point> left_at_;      // when it said goodbye
-    std::optional<Clock::time_point> released_at_;  // when rank 0 answered that
+    std::optional<Clock::time_point> released_at_;  // when rank 0 answered the goodbye
     Clock::time_point leaving_due_ = kNever;
 };
 

@@ -19,9 +19,8 @@ constexpr auto kBetterReason = 300ms;
 constexpr auto kAnswerOfRank = 2s;
 constexpr size_t kMostStrangers = 4096;
 
-/// Where the processes of a run come to rank 0. A process that is not of the run, or that
-/// comes twice, is refused with a reason. One that breaks the protocol is refused
-/// without.
+/// Admits the processes of a run at rank 0. A process of another run, or one that comes
+/// twice, is refused and told the reason. One that breaks the protocol is told nothing.
 class Entrance {
   public:
     explicit Entrance(const Placement& placement)
@@ -97,7 +96,7 @@ std::vector<Entrance::Arrival> Entrance::serve(Clock::time_point now) {
             if (std::optional<Arrival> arrival = hear(*stranger, said))
                 arrivals.push_back(std::move(*arrival));
         } catch (const ProtocolError&) {
-            // It breaks the protocol.
+            // The stranger breaks the protocol.
         }
         stranger = strangers_.erase(stranger);
     }
@@ -154,21 +153,21 @@ class Round {
   public:
     explicit Round(int size) : parts_(static_cast<size_t>(size)) {}
 
-    /// Adds one process's message, an all_gather or a broadcast. Throws ProtocolError if
-    /// it belongs to another exchange.
+    /// Adds one process's message (all_gather or broadcast). Throws ProtocolError if the
+    /// message belongs to another exchange.
     void add(int rank, Message message) {
         if (parts_[rank] || message.sequence != sequence_)
             throw ProtocolError("a message to another exchange");
         parts_[rank] = std::move(message);
         ++present_;
     }
-    /// Returns the program's mistake, if there is one, with its rank: the kinds differ,
-    /// or a process that the others wait for has left.
+    /// Returns the program's mistake, if any, with its rank: the kinds of the messages
+    /// differ, or a process has left while others wait for it.
     std::optional<Failure> mistake(const std::vector<bool>& left) const;
 
     bool complete() const { return present_ == parts_.size(); }
-    /// Returns the result for all processes: a list of the bytes of all, or only of rank
-    /// 0's. Opens the next exchange.
+    /// Returns the result for all processes: a list of the bytes of all processes, or
+    /// only of rank 0's bytes. Opens the next exchange.
     Message finish();
 
   private:
@@ -228,7 +227,7 @@ struct Inquiry {
     }
     /// Expects no answer from this rank any more.
     void give_up(int rank) { answer(rank, {}); }
-    /// Returns true if all have answered or the time is over.
+    /// Returns true if all processes have answered or the time is over.
     bool finished(Clock::time_point now) const {
         return now >= due ||
                std::find(answered.begin(), answered.end(), false) == answered.end();
@@ -240,7 +239,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
                        fmt::join(ranks, ", "));
 }
 
-/// The control thread of rank 0. The lines of all others end here, and only rank 0
+/// The control thread of rank 0. The lines of all other ranks end here, and only rank 0
 /// decides what stopped the run.
 class ControlRoot final : public ControlService {
   public:

@@ -12,8 +12,8 @@ namespace lockstep::gpu {
 using namespace std::chrono_literals;
 
 void ControlService::run() noexcept {
-    // If the loop breaks, the run must still be stopped everywhere: that is the second
-    // turn.
+    // If the loop breaks, the run must still be stopped everywhere; the second turn does
+    // that.
     for (int turn = 0; turn < 2; ++turn) {
         try {
             return loop();
@@ -103,7 +103,7 @@ int Heartbeat::beats_in(Clock::duration time) const {
 }
 
 int Heartbeat::patience() const {
-    constexpr Clock::duration kLeast = 3s;  // a description may take 2 of them
+    constexpr Clock::duration kLeast = 3s;  // a description may take 2 s
     return beats_in(std::max(timeout_, kLeast));
 }
 

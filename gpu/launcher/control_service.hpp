@@ -43,8 +43,8 @@ class ControlShared : public Control {
 
     // The control thread's side.
 
-    /// Returns the messages that the main thread has posted: to send, or on rank 0 to act
-    /// on.
+    /// Returns the messages that the main thread has posted. Rank 0 acts on them; others
+    /// send them.
     std::deque<Message> take_posts();
     void welcome();
     void deliver(const Message& result);
@@ -55,7 +55,7 @@ class ControlShared : public Control {
     void speak_up() { speaks_ = true; }
     bool leaving() const { return leaving_; }
     std::string describe();
-    /// Returns the text of a stall: from `explain` if one is set and does not throw.
+    /// Returns the text of a stall. Uses `explain` if that is set and does not throw.
     std::string explain(const std::vector<std::string>& descriptions, int stalled);
 
     // Both sides'.
@@ -93,7 +93,7 @@ class ControlShared : public Control {
     Explain explain_;
 };
 
-/// When a control thread sends its beats, which tell the others that it runs.
+/// When a control thread sends its beats, which tell the other processes that it runs.
 class Heartbeat {
   public:
     explicit Heartbeat(double timeout_seconds);
@@ -113,7 +113,7 @@ class Heartbeat {
     Clock::time_point due_ = {};
 };
 
-/// The loop of a process's control thread. Rank 0 and the others override its steps.
+/// The loop of a process's control thread. Subclasses override its steps.
 class ControlService {
   public:
     explicit ControlService(ControlShared& shared) : shared_(shared) {}
@@ -121,14 +121,14 @@ class ControlService {
     ControlService(const ControlService&) = delete;
     ControlService& operator=(const ControlService&) = delete;
 
-    /// Returns once the main thread has left and the other side knows that, or has had
-    /// its time. In a stopped run, prints the text if the main thread does not, and ends
+    /// Returns once the main thread has left and the other side knows that, or its time
+    /// is over. In a stopped run, prints the text if the main thread does not, and ends
     /// the process if the main thread does not leave.
     void run() noexcept;
 
   protected:
-    /// Returns all sockets to read and write. listener() is the one to accept from (-1:
-    /// none).
+    /// Returns all sockets to read and write. listener() is the socket to accept from
+    /// (-1: none).
     virtual std::vector<Connection*> connections() = 0;
     virtual int listener() const { return -1; }
     /// Acts on a message from the main thread or from this thread.
@@ -157,12 +157,12 @@ class ControlService {
     bool leaving_ = false;
 };
 
-/// Makes the service of rank 0. The lines of all others end there, and only rank 0
+/// Makes the service of rank 0. The lines of all other ranks end there, and only rank 0
 /// decides what stopped the run. Throws as listen_at() does.
 std::unique_ptr<ControlService> make_root(ControlShared& shared);
 
 /// Makes the service of another rank, which connects to rank 0 and is admitted. Throws
-/// UsageError if it is refused, and MissingError if it is not admitted in time.
+/// UsageError if the rank is refused, and MissingError if it is not admitted in time.
 std::unique_ptr<ControlService> make_member(ControlShared& shared);
 
 /// Returns the message about a process that is lost because it is silent.

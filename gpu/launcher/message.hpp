@@ -35,7 +35,7 @@ enum class MessageKind : uint32_t {
     stop,         ///< root: the run has been stopped (Failure)
     goodbye,      ///< member: it leaves as planned
     farewell,     ///< root: the answer to a goodbye
-    beat,         ///< both: it runs
+    beat,         ///< both: the sender runs
 };
 constexpr uint32_t kMessageKinds = 15;
 
@@ -86,7 +86,7 @@ std::string pack(const T& content) {
     return std::move(out.bytes());
 }
 
-/// Reads a body. Throws ProtocolError if it is not a T.
+/// Reads a body. Throws ProtocolError if the body is not a T.
 template <typename T>
 T unpack(std::string_view body) {
     try {

@@ -31,7 +31,7 @@ class StallWatch {
     void end() noexcept { watching_ = false; }
     void progress() noexcept { steps_.fetch_add(1, std::memory_order_relaxed); }
 
-    /// While one exists, the program waits for other processes and does not count as
+    /// While a Pause exists, the program waits for other processes and does not count as
     /// still.
     class Pause {
       public:
@@ -68,8 +68,8 @@ class StallWatch {
     Pace last_pace_ = Pace::unwatched;
 };
 
-/// The paces of all processes, as rank 0 is told of them. The run stands still if at
-/// least one process is watched and all watched ones are still, or if one is stuck.
+/// The paces of all processes, as reported to rank 0. The run stands still if some
+/// processes are watched and all of these are still, or if one process is stuck.
 class Paces {
   public:
     /// A standstill counts once it has lasted for the watch's interval, because a report

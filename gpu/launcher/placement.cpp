@@ -33,7 +33,7 @@ std::optional<Number> whole_number(const std::string& text) {
     return error == std::errc() && stop == end ? std::optional(number) : std::nullopt;
 }
 
-/// Returns a positive whole number; 0 if the text is not one.
+/// Returns a positive whole number; 0 for any other text.
 int parse_count(const std::string& text) {
     return std::max(whole_number<int>(text).value_or(0), 0);
 }
@@ -150,7 +150,7 @@ struct VariableNames {
 /// the expected values.
 class Variables {
   public:
-    /// `launcher` has set them; it was recognised by the variable `sign`.
+    /// `launcher` has set the variables; its variable `sign` was recognised.
     Variables(const Environment& environment, std::string launcher, std::string sign)
         : environment_(environment),
           launcher_(std::move(launcher)),
@@ -164,14 +164,14 @@ class Variables {
     std::string text(const std::string& name) const;
     /// Throws UsageError if it is not set or not a number from `least` to `most`.
     int number(const std::string& name, int least, int most) const;
-    /// Returns a placement from four numbers, checked against each other, without a
-    /// rendezvous.
+    /// Returns a placement without a rendezvous, from four numbers that are checked
+    /// against each other.
     Placement placement(const VariableNames& names) const;
-    /// Returns the address from LOCKSTEP_RENDEZVOUS, or else next to NCCL_COMM_ID's,
-    /// under every launcher. Otherwise, if all processes are on this machine, returns a
-    /// socket named after the user and after `job`, a text that is the same in all of
-    /// them and differs between runs. Otherwise returns `address`; throws UsageError if
-    /// that is empty.
+    /// Returns the address from LOCKSTEP_RENDEZVOUS, or else an address next to that of
+    /// NCCL_COMM_ID, under every launcher. Otherwise, if all processes are on this
+    /// machine, returns a socket named after the user and `job`. (`job` is the same text
+    /// in all processes of a run, and differs between runs.) Otherwise returns `address`;
+    /// throws UsageError if that is empty.
     Rendezvous rendezvous(const Placement& placement, const std::string& job,
                           const std::string& address) const;
 
@@ -233,7 +233,7 @@ Rendezvous Variables::rendezvous(const Placement& placement, const std::string& 
     return {address};
 }
 
-/// Returns the launcher's variables if it set this process's rank or the number of
+/// Returns the launcher's variables if they have this process's rank or the number of
 /// processes.
 std::optional<Variables> variables_of(const Environment& environment,
                                       const char* launcher, const VariableNames& names) {
@@ -242,8 +242,8 @@ std::optional<Variables> variables_of(const Environment& environment,
     return std::nullopt;
 }
 
-// Each returns the placement that one launcher gave; none if that launcher did not start
-// us. Throws UsageError if its variables make no sense.
+// Each function returns one launcher's placement; none if that launcher did not start us.
+// Throws UsageError if its variables make no sense.
 
 std::optional<Placement> lockstep_placement(const Environment& environment) {
     constexpr VariableNames kNames = {"LOCKSTEP_RANK", "LOCKSTEP_SIZE",
@@ -318,7 +318,7 @@ std::string hydra_job() {
 /// the job's own shell.
 bool in_slurm_step(const Environment& environment) {
     // The shells of sbatch and salloc have SLURM_PROCID=0 and the job's SLURM_NTASKS. But
-    // they have no step, or one whose number is above those of steps that run tasks.
+    // they have no step, or their step number is above that of any step with tasks.
     constexpr unsigned long long kLastStep = 0xfffffff0;
     const auto step =
         whole_number<unsigned long long>(environment("SLURM_STEP_ID").value_or(""));
@@ -329,7 +329,7 @@ std::optional<Placement> pmi_placement(const Environment& environment) {
     constexpr VariableNames kNames = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
                                       "MPI_LOCALNRANKS"};
     const auto variables = variables_of(environment, "mpirun", kNames);
-    // srun also sets the first two (--mpi=pmi2), but not the local ones.
+    // srun also sets the first two (--mpi=pmi2), but not the local variables.
     if (!variables || (!variables->has("MPI_LOCALRANKID") && in_slurm_step(environment)))
         return std::nullopt;
     Placement placement = variables->placement(kNames);
@@ -357,7 +357,7 @@ std::optional<Placement> slurm_placement(const Environment& environment) {
 
     const std::string step =
         variables.text("SLURM_JOB_ID") + "." + variables.text("SLURM_STEP_ID");
-    // The port is the same for all processes of a step, and rarely that of another step.
+    // The port is the same within a step, and rarely the same in two steps.
     const int port = kFirstPort + static_cast<int>(hash_text(step) % kPorts);
     const std::string host =
         first_host(variables.text("SLURM_STEP_NODELIST"), "SLURM_STEP_NODELIST");
@@ -380,7 +380,7 @@ std::optional<Placement> find_placement(const Environment& environment) {
     };
     // A launcher's processes inherit the variables of an outer launcher. Our copies may
     // run in any shell; torchrun and mpirun reach other machines through srun; srun runs
-    // in the job that the others would see. So the innermost launcher is first.
+    // in the job that the others would see. So the innermost launcher comes first.
     for (const auto find : {lockstep_placement, torchrun_placement, open_mpi_placement,
                             pmi_placement, slurm_placement})
         if (auto placement = find(set)) return placement;

@@ -18,7 +18,7 @@ struct Address {
     std::string host;  ///< a name, an IPv4 address, or an IPv6 address without brackets
     int port = 0;
 
-    /// Returns it in its written form: "unix:NAME", "host:port" or "[::1]:port".
+    /// Returns the address in its written form: "unix:NAME", "host:port" or "[::1]:port".
     std::string text() const;
 };
 
@@ -48,9 +48,9 @@ Environment process_environment();
 /// variable counts as not set.
 ///
 /// The processes meet at LOCKSTEP_RENDEZVOUS if that is set, or else at the port next to
-/// NCCL_COMM_ID's. Otherwise, if all are on one machine, they meet at a socket of that
-/// machine. Otherwise they meet at rank 0's address, which torchrun and srun give. mpirun
-/// gives none: then UsageError says what to set.
+/// NCCL_COMM_ID's. Otherwise, if all processes are on one machine, they meet at a socket
+/// of that machine. Otherwise they meet at rank 0's address, which torchrun and srun
+/// give. mpirun does not give it: then UsageError says what to set.
 std::optional<Placement> find_placement(const Environment& environment);
 
 /// Returns the first machine of a Slurm list: "gpu01" for "gpu[01-04,07],login1". Throws

@@ -123,7 +123,7 @@ void Supervisor::note_end(int rank, int wait_status) {
         return;
     }
     const int signal = WTERMSIG(wait_status);
-    // If the reader of rank 0's output has closed it, that is no mistake.
+    // A reader that closes rank 0's output is no mistake.
     const bool unread = rank == 0 && signal == SIGPIPE;
     // Another copy may have failed because of this death and been seen first.
     if (!unread) say_death(rank, signal);

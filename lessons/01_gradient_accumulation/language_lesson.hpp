@@ -36,13 +36,13 @@ Training language_training(std::shared_ptr<const LanguageTask> task,
                            const LessonOptions& options,
                            std::function<int(int rank)> first, int count);
 
-/// Adds what another program needs to train the same: "language_model/ids" (characters),
-/// "/vocabulary" (V code points), "/positions" (steps, rows of a step). record_initial()
-/// adds the initial parameters.
+/// Adds what another program needs to repeat the training: "language_model/ids"
+/// (characters), "/vocabulary" (V code points), "/positions" (steps, rows of a step).
+/// record_initial() adds the initial parameters.
 void record_language_inputs(Record& record, const LanguageTask& task);
 
 /// A lesson that trains the language model in several ways on all devices, and compares
-/// each with accumulation on one device.
+/// each way with accumulation on one device.
 class LanguageLesson : public Lesson {
   public:
     /// Throws UsageError if the lesson cannot run with these options.

@@ -168,8 +168,8 @@ struct GradientAccumulation final : Lesson {
                 data.rows(), parts);
     }
 
-    /// Counts what is rounded in a row: the prediction, its error, the gradient after
-    /// each micro-batch and after each addition over devices, the parameter.
+    /// Counts what is rounded one after another: the prediction, its error, the gradient
+    /// after each micro-batch and after each addition over devices, the parameter.
     int stores() const { return 2 * parts + 3; }
     double bound() const {
         return RoundingBound{1e-5, 1e-13}.value(options().dtype, stores());
@@ -369,7 +369,7 @@ std::string link_text(const LinkSpec& link) {
     return fmt::format("α {}, β {}", time_text(picoseconds(link.alpha_seconds)), rate);
 }
 
-/// Gives the run's time, and its busiest rank's peak memory by category and bytes sent.
+/// Gives the run's time; for its busiest rank, peak memory by category, and bytes sent.
 void give_costs(Findings& found, const std::string& run, const RunReport& report) {
     const RankReport& rank = busiest(report);
     const auto peak = [&](const std::string& name, MemoryCategory category) {
@@ -528,8 +528,8 @@ void send_before_receive(Rank& rank) {
     // lesson: end
 }
 
-/// Runs both all-reduces, the one written by hand and the built-in one, on the same
-/// buffers. Compares values, messages and bytes.
+/// Runs the hand-written and the built-in all-reduce on the same buffers. Compares
+/// values, messages and bytes.
 void ring(GradientAccumulation& lesson, Findings& found) {
     const RunReport by_hand =
         lesson.devices(lesson.parts, true)->run(reduce_with(true, lesson.options()));

@@ -38,7 +38,7 @@ struct Training {
     /// Returns the micro-batches of a rank at a step.
     std::function<std::vector<HostBatch>(int rank, int step)> batches;
     bool same_batches = false;  ///< every step uses the batches of step 0
-    MakeStrategy strategy{};    ///< if empty, each rank trains without the others
+    MakeStrategy strategy{};    ///< if empty, each rank trains without other ranks
     int steps = 1;
     DType dtype = DType::f32;
     std::uint64_t seed = 0;

@@ -174,7 +174,7 @@ void server(LanguageLesson& lesson, Findings& found) {
     }
 }
 
-/// Returns the bytes of the server that has most, if whole parameters are assigned to
+/// Returns the maximum number of bytes on a server, if whole parameters are assigned to
 /// the servers in turn.
 std::int64_t most_by_number(const std::vector<std::int64_t>& sizes, std::size_t servers) {
     std::vector<std::int64_t> held(servers);
@@ -204,7 +204,8 @@ void deal_out(Findings& found) {
                 "deal_largest"_is = Figure::memory(std::ranges::max(sizes))});
 }
 
-/// Measures several servers. On all workers they cost a reduce-scatter and an all-gather.
+/// Measures several servers. A server on each worker costs a reduce-scatter and an
+/// all-gather.
 void servers(LanguageLesson& lesson, Findings& found) {
     lesson.train_and_check(found, "two_servers",
                            servers_on_workers(2, ServerPlan::Deal::whole));
@@ -300,7 +301,7 @@ constexpr int kProcessLayers = 4;
 constexpr std::int64_t kProcessWidth = 1024;
 constexpr std::int64_t kProcessRows = 256;  // on each device
 
-/// Trains by and measures nn.DataParallel: one process, in which device 0 has everything.
+/// Trains by nn.DataParallel (one process; device 0 has everything), and measures it.
 void one_process(LanguageLesson& lesson, Findings& found) {
     const auto whole = std::make_shared<LanguageTask>(*lesson.language());
     whole->micro_batch_rows = lesson.language()->rows_per_step();
@@ -362,7 +363,7 @@ Picoseconds layer_backward(const ClusterSpec& spec) {
            operation_time(spec, flops, 4 * (2 * data + 2 * weight), DType::f32);
 }
 
-/// Returns the part of a usual step for which a device waits, in percent.
+/// Returns the percentage of a usual step in which a device waits.
 Figure waits_in(const UsualStep& step, std::size_t device) {
     return Figure::percent(100.0 * ratio(step.waiting(device), step.time()));
 }
@@ -395,7 +396,7 @@ void compare_both(Findings& found) {
     }
 }
 
-/// Compares ways to reduce gradients: one by one after backward, at once, during it.
+/// Compares ways to reduce gradients: one by one, all at once, or while backward runs.
 void buckets(LanguageLesson& lesson, Findings& found) {
     BucketOptions options = sized(600, 200);  // small buckets for a small model
     options.broadcast = options.rebuild = true;
@@ -487,7 +488,7 @@ void compress(LanguageLesson& lesson, Findings& found) {
     }
 }
 
-/// Gives the exposed time over bucket sizes, for GPT-2 on GPUs.
+/// Gives the exposed time for several bucket sizes, for GPT-2 on GPUs.
 void overlap(LanguageLesson& lesson, Findings& found) {
     constexpr int kDevices = 8;
     constexpr std::int64_t kSequences = 4;
@@ -599,7 +600,7 @@ std::int64_t samples_at(const StaleTraining& training, Picoseconds time) {
     });
 }
 
-/// Measures training with a slow worker, and with servers that wait for it or do not.
+/// Measures training with a slow worker, and with servers that do or do not wait for it.
 void stragglers(LanguageLesson& lesson, Findings& found) {
     constexpr int kWorkers = 4;
     const double slowness = lesson.options().values.number("slowness");
@@ -642,7 +643,7 @@ void stragglers(LanguageLesson& lesson, Findings& found) {
     }
 }
 
-/// Tries four computations whose results on shares do not add up to the batch's.
+/// Tries four computations whose results on shares do not add up to the batch's result.
 void not_parallel(Findings& found) {
     constexpr int kRanks = 3;
     constexpr double kNear = 1e-12;  // f64

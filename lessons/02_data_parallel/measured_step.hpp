@@ -32,8 +32,8 @@ struct MeasuredStep {
     int micro_batches = 1;  ///< on each device
     /// If empty: SGD with momentum.
     std::function<std::unique_ptr<Optimizer>(std::vector<Parameter*>)> make_optimizer{};
-    /// Changes parts of the model before the strategy does. The object that it returns
-    /// lives until the run ends.
+    /// Changes parts of the model before the strategy does. The returned object lives
+    /// until the run ends.
     std::function<std::shared_ptr<void>(Device&, Module&)> around{};
 };
 

@@ -173,7 +173,7 @@ sim::ClusterOptions cluster_of(int ranks, sim::CheckLevel check) {
     return options;
 }
 
-/// Returns the largest relative difference of a rank's kept tensors to one device's.
+/// Returns the largest relative difference between a rank's tensors and one device's.
 double distance(const std::string& what, int ranks, bool cured) {
     const auto run = [&](int count) {
         return sim::make_cluster(cluster_of(count, sim::CheckLevel::cheap))

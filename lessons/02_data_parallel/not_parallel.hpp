@@ -25,7 +25,7 @@ struct NotParallelOutcome {
     std::string found;
     /// The checker's finding if it also gets the program of one device.
     std::string found_beside_one_device;
-    /// The checker's findings in the cured program, with and without one device: nothing.
+    /// The checker's findings in the cured program, with and without one device; empty.
     std::string found_in_cure;
 };
 

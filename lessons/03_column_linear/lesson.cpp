@@ -31,12 +31,12 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// A model whose weights ranks shard, its input x, and the gradient dy of its output.
+/// A model that is sharded over ranks, its input x, and the gradient dy of its output.
 struct Task {
     std::function<std::unique_ptr<Module>(const ParameterInit&, TensorParallel&)> make;
     HostTensor x;
     HostTensor dy;
-    bool own_columns_of_x = false;  ///< each rank has its own columns, or else all of x
+    bool own_columns_of_x = false;  ///< if false, each rank has all of x
     bool own_columns_of_dy = false;
     /// Whole parameters by name. Others are drawn at random.
     NamedTensors weights;
@@ -229,7 +229,7 @@ std::vector<HostTensor> kept_by_all(const RunReport& report, const std::string& 
     return tensors;
 }
 
-/// Returns the bytes that a rank sent in that half, "forward" or "backward".
+/// Returns the bytes that a rank sent in one half of a pass, "forward" or "backward".
 std::int64_t bytes_of_half(const RunReport& report, int rank, const std::string& half) {
     return static_cast<std::int64_t>(report.ranks[rank].series.at(half).at(0));
 }
@@ -242,13 +242,13 @@ NamedTensors whole_gradients(const RunReport& report) {
     return whole;
 }
 
-/// Counts numbers that differ from one device's, if ranks have own columns of `name`.
+/// Counts numbers that differ from one device's. Each rank has own columns of `name`.
 std::int64_t differing_side_by_side(const RunReport& together, const RunReport& alone,
                                     const std::string& name) {
     return differing(side_by_side(kept_by_all(together, name)), kept(alone, 0, name));
 }
 
-/// Counts numbers that differ from `expected`, over all ranks. Each has the whole.
+/// Counts, over all ranks, the numbers of whole tensors that differ from `expected`.
 std::int64_t differing_on_any(const RunReport& together, const HostTensor& expected,
                               const std::string& name) {
     std::int64_t count = 0;
@@ -257,7 +257,7 @@ std::int64_t differing_on_any(const RunReport& together, const HostTensor& expec
     return count;
 }
 
-/// Counts the numbers that differ in the gradients, put together.
+/// Counts the numbers that differ in the whole gradients.
 std::int64_t differing_gradients(const RunReport& together, const RunReport& alone) {
     std::int64_t count = 0;
     for (const auto& [name, whole] : whole_gradients(together))
@@ -266,9 +266,9 @@ std::int64_t differing_gradients(const RunReport& together, const RunReport& alo
 }
 
 struct MlpSizes {
-    std::int64_t rows = 0;    ///< rows of its input
-    std::int64_t hidden = 0;  ///< columns of its input and output
-    std::int64_t inner = 0;   ///< columns between its two layers
+    std::int64_t rows = 0;    ///< rows of the MLP's input
+    std::int64_t hidden = 0;  ///< columns of the MLP's input and output
+    std::int64_t inner = 0;   ///< columns between the two layers
 };
 
 constexpr int kExampleRanks = 3;
@@ -296,7 +296,7 @@ struct ColumnLinear final : Lesson {
         require_shared_out("hidden", sizes.hidden, ranks);
         require_shared_out("inner", sizes.inner, ranks);
         // The MLP's y sums over the inner columns; each term sums over the columns of x.
-        // Its gradients sum such terms over the rows.
+        // The gradients sum such terms over the rows.
         record.options.sum_length = sizes.rows + sizes.hidden + sizes.inner;
     }
 
@@ -315,8 +315,8 @@ double bound(const ColumnLinear& lesson) {
     return RoundingBound{1e-5, 1e-13}.value(lesson.dtype(), 6 + 2 * lesson.ranks);
 }
 
-/// Run the task on one device, on all ranks, and, for a deliberate mistake, on all ranks
-/// without the full check.
+/// Run the task: on one device; on all ranks; or on all ranks without the full check, for
+/// a deliberate mistake.
 RunReport pass_alone(const ColumnLinear& lesson, const Task& task, bool trace = false) {
     return pass(*lesson.devices(1, trace), task);
 }
@@ -330,14 +330,14 @@ RunReport pass_wrongly(const ColumnLinear& lesson, const Task& task) {
     return pass(*make_cluster(lesson.options().without_full_check(), lesson.ranks), task);
 }
 
-/// Returns factor (t-1)/t of a buffer's bytes. The t ranks divide its elements.
+/// Returns bytes · factor (t-1)/t. The t ranks divide the buffer's elements.
 std::int64_t sent(const ColumnLinear& lesson, std::int64_t factor, std::int64_t bytes) {
     const std::int64_t t = lesson.ranks;
     return factor * (t - 1) * (bytes / t);
 }
 
-/// Gives the bytes of the all-reduce of `tensor` in that half, under names
-/// that begin with `name`.
+/// Gives the bytes of the all-reduce of `tensor` in one half of a pass, under names that
+/// begin with `name`.
 void give_all_reduce(ColumnLinear& lesson, Findings& found, const std::string& name,
                      const RunReport& report, const std::string& half,
                      const std::string& tensor) {
@@ -364,8 +364,8 @@ Example example(DType dtype) {
             matrix(3, {6, 3, 3, 5, 5, 9}, dtype)};
 }
 
-/// A layer with equally many inputs and outputs, so that the shape does not show whether
-/// its weight is transposed.
+/// A layer with the same number of inputs and outputs, so that the shape does not show
+/// whether its weight is transposed.
 struct Square {
     HostTensor x;       ///< (2, 3)
     HostTensor weight;  ///< (3, 3): out, in
@@ -534,7 +534,7 @@ Task silent(Task task) {
     return task;
 }
 
-/// Returns a column-parallel layer from t to 2t columns, on t ranks, of whole numbers.
+/// Returns a column-parallel layer of whole numbers, from t to 2t columns, on t ranks.
 Task columns_task(const LessonOptions& options, int ranks) {
     const auto drawn = [&](Shape shape, const char* name) {
         return whole_numbers(shape, options.dtype, options.seed, name);
@@ -561,7 +561,7 @@ std::int64_t bytes_of_all(const RunReport& report, const std::string& half) {
     return sum;
 }
 
-/// Returns the halves of a pass in which devices send anything, as a choice's key.
+/// Returns the halves of a pass in which devices send messages, as a choice's key.
 const char* halves_with_messages(const RunReport& report) {
     const bool forward = bytes_of_all(report, "forward") > 0;
     const bool backward = bytes_of_all(report, "backward") > 0;
@@ -712,7 +712,7 @@ void split_rows(ColumnLinear& lesson, Findings& found) {
     record_rows(lesson, task, together);
 }
 
-/// Applies GELU to each rank's terms before g, and then to their sum, which is right.
+/// Applies GELU to each rank's terms before g (wrong), and to their sum (right).
 void apply_gelu(Rank& rank, const HostTensor& own_x, const HostTensor& own_weight) {
     Device& device = rank.device();
     const Tensor terms = device.matmul(device.upload(own_x), device.upload(own_weight),

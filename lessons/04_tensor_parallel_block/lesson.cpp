@@ -25,7 +25,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Outside of tensor-parallel regions, each device holds all tokens, or only its own.
+/// What a device holds outside of tensor-parallel regions: all tokens, or only its own.
 enum class Regions { replicated, sequence_parallel };
 
 GptSizes sizes_of(const LessonOptions& options, int ranks, std::int64_t vocabulary) {
@@ -50,7 +50,7 @@ std::unique_ptr<TensorParallel> make_regions(Regions kind, Device& device,
 }
 
 /// Makes the task from the text of --text, or from the text that lessons share. By
-/// default, `ranks` divides its sizes.
+/// default, `ranks` divides the task's sizes.
 std::shared_ptr<const GptTask> make_shared_gpt_task(const LessonOptions& options,
                                                     int ranks) {
     return make_gpt_task(
@@ -309,9 +309,9 @@ Activations measure_activations(const BlockSizes& sizes, std::int64_t length,
     return result;
 }
 
-/// Returns the terms of s b h (10 + 24/t + 5 a s/(h t)). With sequence parallelism
-/// these are the terms of s b h/t (34 + 5 a s/h). Korthikanti et al. 2022,
-/// 2205.05198, section 4.
+/// Returns the terms of s b h (10 + 24/t + 5 a s/(h t)). With sequence parallelism,
+/// returns the terms of s b h/t (34 + 5 a s/h). Korthikanti et al. 2022, 2205.05198,
+/// section 4.
 std::vector<Term> activation_terms(const BlockSizes& sizes, std::int64_t length,
                                    std::int64_t batch, int ranks, Regions regions) {
     const bool split = regions == Regions::sequence_parallel;
@@ -492,7 +492,7 @@ Tensor targets_of(const GptTask& task, Device& device) {
     return device.upload(targets);
 }
 
-/// Computes the loss of random logits from their shards. Each rank keeps it.
+/// Computes the loss of random logits from their shards. Each rank keeps the loss.
 Program shared_loss(const GptTask& task, const LessonOptions& options) {
     return [&task, dtype = options.dtype, seed = options.seed](Rank& rank) {
         Device& device = rank.device();
@@ -524,7 +524,7 @@ Program whole_loss(const GptTask& task, const LessonOptions& options, int ranks)
     };
 }
 
-/// A token's logits on two devices, two characters each. The last one is the target.
+/// A token's logits: two devices, two characters each. The last character is the target.
 constexpr std::array<std::array<double, 2>, 2> kLogits{{{2, 0}, {3, 1}}};
 
 void give_loss_by_hand(Findings& found) {

@@ -85,7 +85,7 @@ const std::vector<std::string>& trained() {
     return names;
 }
 
-/// Returns a schedule of the lesson's stages, and of its micro-batches if none are given.
+/// Returns a schedule for the lesson's stages. 0: the lesson's number of micro-batches.
 Schedule schedule(const PipelineLesson& lesson, const std::string& name, int chunks = 1,
                   int micro_batches = 0) {
     return make_schedule(
@@ -168,7 +168,7 @@ std::int64_t activations(const RunReport& report, int stage) {
     return report.ranks[stage].memory.peak_of(MemoryCategory::activations);
 }
 
-/// Gives the bytes that each stage holds. Compares them with one and two micro-batches.
+/// Gives each stage's bytes. Compares them with those of one and two micro-batches.
 void give_ledger(PipelineLesson& lesson, Findings& found, const Schedule& turns) {
     const RunReport& one = run(lesson, schedule(lesson, "gpipe", 1, 1), "gpipe_one");
     const RunReport& two = run(lesson, schedule(lesson, "gpipe", 1, 2), "gpipe_two");
@@ -226,7 +226,7 @@ void memory(PipelineLesson& lesson, Findings& found) {
     lesson.makespan_equals(found, "turns_clock", report, (m + p - 1) * kBoth);
 }
 
-/// Returns what an instruction waits for, apart from the one before it on its stage.
+/// Returns what an instruction waits for, apart from the previous one on its stage.
 Place needed_by(const Schedule& schedule, const WorkIndex& index, Place place) {
     return is_message(schedule.at(place).kind) ? index.partner(place) : index.need(place);
 }
@@ -407,7 +407,7 @@ Schedule interleaved_with_slips(const PipelineShape& shape) {
     return schedule;
 }
 
-/// Returns a stage's list up to its second backward, without it: "RA0 F0 B0 …".
+/// Returns a stage's list before its second backward: "RA0 F0 B0 …".
 std::string begin_of(const Schedule& schedule, int stage) {
     std::string list;
     int backwards = 0;

@@ -6,8 +6,8 @@
 
 namespace lockstep::lessons {
 
-/// A stack of equal layers, a model to cut into equal stages. Each stage has two layers
-/// tanh(linear(x)) of kStackWidth columns.
+/// A stack of equal layers: a model that can be cut into equal stages. Each stage has two
+/// layers tanh(linear(x)) of kStackWidth columns.
 inline constexpr std::int64_t kStackWidth = 16;
 inline constexpr std::int64_t kStackRows = 4;  ///< rows of a micro-batch
 inline constexpr int kStackLayers = 2;         ///< layers of a stage

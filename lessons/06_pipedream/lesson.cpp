@@ -26,15 +26,15 @@ namespace {
 /// The weights that a pass of one part reads.
 struct WeightsRead {
     int version = 0;  ///< counted in updates of the part
-    /// If it is not 0, the weights are an estimate of the version `ahead` updates later,
-    /// or earlier if it is negative: `version` plus `ahead` times the average of the
-    /// steps up to `version`.
+    /// If `ahead` is not 0, the weights are an estimate of the version that is `ahead`
+    /// updates later (earlier if `ahead` is negative): `version` plus `ahead` times the
+    /// average of the steps up to `version`.
     int ahead = 0;
 
     bool operator==(const WeightsRead&) const = default;
 };
 
-/// The rule by which a pipeline of `stages` stages reads weights, as its paper writes it.
+/// The rule by which a pipeline of `stages` stages reads weights, as its paper states it.
 /// The lesson compares what the schedules do with these formulas.
 struct WeightRule {
     std::string schedule;  ///< its name, as in make_schedule
@@ -43,7 +43,7 @@ struct WeightRule {
     /// By how many updates each stage's gradients are late. Replaces `schedule` if set.
     std::vector<int> late{};
 
-    /// Returns the weights that a micro-batch reads on a stage, both counted from 0.
+    /// Returns the weights that a micro-batch reads on a stage. Both are counted from 0.
     WeightsRead forward(int stage, int micro_batch) const;
     WeightsRead backward(int stage, int micro_batch) const;
     /// Returns the newest version at the time of the micro-batch's backward. The
@@ -56,7 +56,7 @@ WeightsRead WeightRule::forward(int stage, int micro_batch) const {
     if (schedule == "1f1b") return {newest(micro_batch)};
     // W(t + 1) = W(t) - f'(W(t - 1)): Narayanan et al. 2021, 2006.09503, section 3.1.
     if (schedule == "pipedream-2bw") return {std::max(newest(micro_batch) - 1, 0)};
-    // Harlap et al. 2018, 1806.03377, section 3.3, whose stages count from 1.
+    // Harlap et al. 2018, 1806.03377, section 3.3; its stages count from 1.
     if (schedule == "pipedream-vertical")
         return {std::max(micro_batch - (stages - 1), 0)};
     const int newest_there = std::max(micro_batch - (stages - 1 - stage), 0);
@@ -75,7 +75,7 @@ WeightsRead WeightRule::backward(int stage, int micro_batch) const {
     return read;
 }
 
-/// A run of the GPT, with what the tables show of it.
+/// A run of the GPT, and what the tables show of the run.
 struct Trained {
     std::string name;  ///< its name on the page
     WeightRule rule;
@@ -138,7 +138,7 @@ bool mixes_versions(const std::string& schedule) {
     return schedule == "unstashed" || schedule == "spectrain" || schedule == "pipemare";
 }
 
-/// Raises `widest` to another difference. NaN is the widest.
+/// Raises `widest` to `here` if `here` is larger. NaN counts as the largest.
 void widen(double& widest, double here) {
     if (!std::isnan(widest) && !(here <= widest)) widest = here;
 }
@@ -286,7 +286,7 @@ class VersionedPart {
   private:
     struct Version {
         std::vector<Tensor> weights;
-        std::vector<Tensor> average;  ///< of the steps up to it; empty for version 0
+        std::vector<Tensor> average;  ///< of earlier steps; empty for version 0
     };
 
     std::vector<Tensor> copies() {
@@ -408,7 +408,7 @@ PeriodTiming period_of(const WeightRule& rule) {
     return time_period(make_endless_schedule(rule.schedule, shape).value(), {{}});
 }
 
-/// Measures flushes. Each costs (p - 1)(t_f + t_b).
+/// Measures flushes. A flush costs (p - 1)(t_f + t_b).
 void flush(PipedreamLesson& lesson, Findings& found) {
     const int p = lesson.ranks, m = lesson.per_update;
     constexpr int kSteps = 2;
@@ -469,7 +469,7 @@ std::string by_stage(int stages, Value&& value) {
     return text;
 }
 
-/// Counts uses where the schedule reads or changes other weights than the rule says.
+/// Counts uses in which the schedule reads or changes other weights than the rule says.
 int uses_off(const WeightRule& rule, int micro_batches) {
     const auto uses = weight_uses(schedule_of(rule, micro_batches));
     int off = 0;
@@ -541,7 +541,7 @@ void stale(PipedreamLesson& lesson, Findings& found) {
     found.equal("class_f25", said.starts_with("F25") ? 1 : 0, 1);
 }
 
-/// Returns the largest difference of a weight to one device that keeps all versions.
+/// Returns a weight's largest difference from a device that keeps all versions.
 double gap_to_one_device(PipedreamLesson& lesson, const WeightRule& rule,
                          int micro_batches, const RunReport& report) {
     const RunReport alone =
@@ -603,7 +603,7 @@ void stash(PipedreamLesson& lesson, Findings& found) {
                           kSameWeights.value(lesson.dtype(), 4 * m));
 }
 
-/// Gives the memory that copies of a real model's weights take.
+/// Gives the memory that copies of a real model's weights need.
 void give_models(Findings& found) {
     constexpr std::int64_t kBytes = 2;  // bf16
     const std::int64_t weights = mixtral_8x7b(4096).parameters();
@@ -658,7 +658,7 @@ void buffers(PipedreamLesson& lesson, Findings& found) {
 //
 //     w(t + 1) = w(t) - a w(t - delay)
 //
-// It goes to 0 if a is positive and not too large.
+// w goes to 0 if a is positive and not too large.
 
 /// Returns the largest a by formula: 2 sin(pi / (2 (2 delay + 1))). With this a,
 /// w(t) = z^t with |z| = 1 is a solution: z^(delay + 1) - z^delay + a = 0.
@@ -725,7 +725,7 @@ double end_of(const std::vector<double>& losses, std::size_t count) {
 }
 
 /// Gives a loss, or "broken" if it is no number, or more than twice the loss of a model
-/// that knows nothing of the text. Returns whether the training holds.
+/// that knows nothing of the text. Returns whether the loss is not broken.
 bool give_loss(const PipedreamLesson& lesson, Findings& row, const std::string& name,
                double loss) {
     const bool holds =
@@ -738,7 +738,8 @@ bool give_loss(const PipedreamLesson& lesson, Findings& row, const std::string& 
 }
 
 /// Cuts the task's GPT into parts whose products cost about the same. Micro-batch i is
-/// sequence i of the task, which must have enough, and must outlive the result.
+/// sequence i of the task. The task must have enough sequences, and must outlive the
+/// result.
 PartedTraining gpt_training(const GptTask& task, int stages) {
     const GptSizes& sizes = task.sizes;
     const auto cut = cut_layers(gpt_layer_flops(sizes, sizes.context, 1), stages);
@@ -814,7 +815,7 @@ void give_curves(const PipedreamLesson& lesson, Findings& found) {
 }
 
 /// Gives times, and how far each run is when PipeDream finishes. Micro-batches follow at
-/// an even pace, so the run's time tells their number.
+/// an even pace, so their number follows from the run's time.
 void give_times(const PipedreamLesson& lesson, Findings& found) {
     static const std::set<std::string> kAsked{"flush_each", "stashed", "flush",
                                               "two_buffers"};
@@ -973,8 +974,9 @@ void give_rates(PipedreamLesson& lesson, Findings& found) {
                                                      : *first->begin());
 }
 
-/// Returns by how many updates each stage is late: none; as in PipeDream; all but the
-/// last (for two stages: PipeDream's); only the last; all, as with vertical sync.
+/// Returns the stages' lateness in updates, in several ways: no stage is late; as in
+/// PipeDream; all but the last (if not as in PipeDream); only the last; all, as with
+/// vertical sync.
 std::vector<std::vector<int>> ways_to_be_late(int stages) {
     const int last = stages - 1;
     std::vector<std::vector<int>> ways(5, std::vector<int>(stages, 0));
@@ -988,7 +990,7 @@ std::vector<std::vector<int>> ways_to_be_late(int stages) {
     return ways;
 }
 
-/// Shows which stage's lateness matters. On one device, each part is late as a row says.
+/// Shows which stage's lateness matters, on one device: parts are late as a row says.
 void give_late(const PipedreamLesson& lesson, Findings& found) {
     const int p = lesson.ranks;
     GptTask task = *lesson.task;
@@ -1029,7 +1031,7 @@ void give_late(const PipedreamLesson& lesson, Findings& found) {
              by_stage(p, [&](int s) { return fmt::format("{:.2f}", norms[s]); })});
 }
 
-/// Trains a pipeline of many stages, whose gradients are much older.
+/// Trains a pipeline of many stages. Its gradients are much older.
 void give_deep(PipedreamLesson& lesson, Findings& found) {
     constexpr int kStages = 16;
     const int count = std::min(lesson.micro_batches(), 96);

@@ -18,13 +18,13 @@ struct AttentionProblem {
     std::int64_t width = 0;
     DType dtype = DType::f32;
     std::uint64_t seed = 0;
-    /// If true, no values are made or uploaded: for sizes that no host could hold.
+    /// If true, makes and uploads no values, so sizes may be too large for any host.
     bool shapes_alone = false;
 
     /// Returns the columns of x: queries, keys and values side by side.
     std::int64_t columns() const { return (sizes.heads + 2 * sizes.key_heads()) * width; }
-    /// x() returns queries, keys and values, dy() the gradient of the output: (s, b, …),
-    /// normal numbers, the same on every machine.
+    /// x() returns queries, keys and values; dy() returns the gradient of the output.
+    /// Both are (s, b, …), of normal numbers that are the same on every machine.
     HostTensor x() const;
     HostTensor dy() const;
     ContextShape shared_out_to(int ranks) const;
@@ -48,8 +48,8 @@ RunReport run_flash(Cluster& cluster, const AttentionProblem& problem);
 /// Returns the rows that all ranks kept under the name, in the sequence's order.
 HostTensor whole_kept(const RunReport& report, const std::string& name, TokenOrder order);
 
-/// Returns the largest whole number for which `holds` is true. It must be true of 0 and
-/// of all smaller numbers.
+/// Returns the largest whole number for which `holds` is true. `holds` must be true for 0
+/// and for all numbers below the result.
 std::int64_t largest_that(const std::function<bool(std::int64_t)>& holds);
 
 }  // namespace lockstep::lessons

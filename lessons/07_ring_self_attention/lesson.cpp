@@ -32,7 +32,7 @@ namespace {
 /// Several devices run context-parallel attention.
 enum class AttentionKind { core, flash, shared };
 
-/// How a step's tokens are sharded: replicas take different sequences, parts take
+/// How a step's tokens are sharded: replicas have different sequences, parts have
 /// different tokens of the same sequences.
 struct ContextRun {
     int replicas = 1;
@@ -83,7 +83,7 @@ std::optional<ContextRun> ContextRun::mesh_of(int ranks) {
 }
 
 /// Makes a GPT whose sequences can be sharded over `ranks` devices in any order. If the
-/// method needs it, its heads can be sharded, too.
+/// method shards heads, the GPT's heads can be sharded, too.
 std::shared_ptr<const GptTask> make_context_gpt_task(const LessonOptions& options,
                                                      int ranks, ContextMethod method) {
     const bool shares_heads = method == ContextMethod::ulysses;
@@ -406,7 +406,7 @@ Sent sum(const Sent& a, const Sent& b) {
     return {a.elements + b.elements, a.messages + b.messages};
 }
 
-/// Returns the elements that a rank sends for a whole tensor-parallel block.
+/// Returns how many elements a rank sends for a whole tensor-parallel block.
 std::int64_t count_tensor_parallel(const AttentionProblem& problem, int ranks) {
     const std::int64_t hidden = problem.sizes.heads * problem.width;
     const RunReport report = make_shapes_only_cluster(ranks)->run([&](Rank& rank) {
@@ -600,14 +600,14 @@ std::vector<Way> ways(int ranks) {
     return all;
 }
 
-/// Returns the most bytes that a device holds.
+/// Returns the maximum number of bytes that a device holds.
 std::int64_t peak_of(const Way& way, AttentionProblem problem, std::int64_t tokens) {
     problem.tokens = tokens;
     return way.run(*make_shapes_only_cluster(way.ranks), problem).most_held();
 }
 
 /// Returns the largest multiple of `step` tokens whose peak fits a device of `capacity`.
-/// Peaks grow with tokens.
+/// The peak grows with the number of tokens.
 std::int64_t longest(const Way& way, const AttentionProblem& problem, std::int64_t step,
                      std::int64_t capacity) {
     return step * largest_that([&](std::int64_t steps) {
@@ -629,7 +629,7 @@ bool runs(const Way& way, AttentionProblem problem, std::int64_t tokens,
     }
 }
 
-/// Returns the power of N that is nearest to a growth.
+/// Returns the power of N that is nearest to a growth by the factor `times`.
 const char* growth_key(double times, int ranks) {
     const double power = std::log(times) / std::log(ranks);
     return power < 0.25   ? "none"
@@ -815,7 +815,7 @@ RunReport run_ring(const AttentionProblem& problem, int ranks, double bytes_per_
 struct BlockTimes {
     Picoseconds attend, hop, finish;
 
-    /// Returns the time of N blocks. All but the first arrive during an earlier one.
+    /// Returns the time of N blocks. Each later block arrives during an earlier one.
     Picoseconds formula(int ranks) const {
         return attend + (ranks - 1) * std::max(attend, hop) + finish;
     }
@@ -839,7 +839,7 @@ double least_tokens(const AttentionProblem& problem) {
     return with_link(kLink).flops(problem.dtype) / kLink;
 }
 
-/// Gives the time of a block, of a hop and of the whole, for several lengths.
+/// Gives the time of a block, of a hop and of all blocks, for several lengths.
 void give_blocks(RingLesson& lesson, Findings& found) {
     AttentionProblem problem = lesson.large();
     const ClusterSpec spec = with_link(kLink);
@@ -906,7 +906,7 @@ RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const Context
         declare_replicas_of(rank.world(), *gpt);
         const std::int64_t sequences = task.batch / run.replicas;
         const auto batches = [&](int step) {
-            // For the weights, a rank's tokens are one share of the batch.
+            // A rank's tokens are one share of the batch, with the weight 1/ranks.
             return std::vector{upload_tokens(device, task, step,
                                              mesh.coordinate("dp") * sequences, sequences,
                                              1.0 / rank.size(), kit.tokens)};
@@ -915,8 +915,8 @@ RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const Context
     });
 }
 
-/// Returns the most bytes that a device holds while it trains with that context, by the
-/// ledger, with shapes only.
+/// Returns the maximum number of bytes that a device holds while it trains with that
+/// context, by the ledger, with shapes only.
 std::int64_t training_peak(const GptTask& task, const ContextRun& run,
                            std::int64_t context) {
     GptTask one = task;

@@ -25,8 +25,8 @@ namespace lockstep::lessons {
 namespace {
 
 /// Layers without biases. Each layer is a bucket, or a unit. They are trained as large
-/// models are: values and gradients in bf16, AdamW with f32 masters and moments. They
-/// have no memory until a strategy allocates it.
+/// models are: values and gradients in bf16, AdamW with f32 masters and moments. The
+/// layers have no memory until a strategy allocates it.
 struct Stack {
     int layers = 8;
     std::int64_t width = 512;
@@ -43,8 +43,8 @@ struct Stack {
 /// (256 n)² numbers. They have 50,257 words, and the head has its own table. Each device
 /// has one sequence of 1,024 tokens. Trained as a Stack is.
 struct FamilyGpt {
-    /// What a block keeps for backward: all that it needs, all except the tensors between
-    /// attention's linear layers, or its input; on the device or on the host.
+    /// What a block keeps for backward, on the device or on the host: everything; all
+    /// except the tensors between attention's linear layers; or only its input.
     enum class Keeps { all, all_but_attention, input, all_on_host, input_on_host };
 
     int layers = 0;
@@ -168,7 +168,7 @@ ClusterSpec classroom() {
     return spec;
 }
 
-/// Replicas, or one of the three stages, as the tables have them.
+/// A row of the tables: replicas, or one of the three stages.
 struct Way {
     const char* name;
     MakeStrategy strategy;

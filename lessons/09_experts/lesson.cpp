@@ -336,7 +336,7 @@ void compare_layers(ExpertsLesson& lesson, Findings& found) {
     }
     lesson.values_at_most(found, "same_y", gap,
                           RoundingBound{1e-5, 1e-12}.value(dtype, 8));
-    // Rows of copies for other devices. Each is sent there and back, in both passes.
+    // Rows of copies for other devices. Each row is sent there and back, in both passes.
     std::int64_t rows = 0;
     const auto own = static_cast<std::size_t>(layer.sizes.experts.count / lesson.ranks);
     for (std::size_t rank = 0; rank < shared.ranks.size(); ++rank) {
@@ -412,7 +412,7 @@ void waiting(ExpertsLesson& lesson, Findings& found) {
             hot_time = report.makespan();
             found.timeline("hot_layer", report);
             lesson.record_run("hot", report);
-            // Counts, rows from others, the computation, and equally many rows back.
+            // Counts; others' rows; the computation; the same number of rows back.
             const Picoseconds way =
                 (kDevices - 1) * message_time(spec.inside, most * kHidden * 4);
             const Picoseconds counts =
@@ -446,7 +446,7 @@ std::vector<std::int64_t> gate_many(const ExpertsLesson& lesson, std::int64_t to
     return by_choice;
 }
 
-/// Runs a layer with the capacity that its busiest expert needs, and with one less.
+/// Runs a layer with the capacity that its busiest expert needs, and with 1 less.
 void drop_in_a_layer(ExpertsLesson& lesson, Findings& found) {
     constexpr std::int64_t kTokens = 128, kHidden = 16, kExperts = 8, kChosen = 2;
     constexpr std::int64_t kCopies = kTokens * kChosen;
@@ -478,7 +478,7 @@ void drop_in_a_layer(ExpertsLesson& lesson, Findings& found) {
         return tokens;
     };
     found.equal("none_dropped", changed(most), 0);
-    // Each of the busiest experts drops its last copy. Usually there is only one.
+    // Each of the busiest experts drops its last copy. Usually only one is busiest.
     found.equal("one_dropped", changed(most - 1), std::ranges::count(load, most));
 }
 

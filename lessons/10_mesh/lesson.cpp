@@ -32,7 +32,7 @@ struct MeshSizes {
     std::vector<MeshShape::Axis> axes() const {
         return {{"dp", dp}, {"pp", pp}, {"cp", cp}, {"tp", tp}};
     }
-    /// Micro-batches of a replica in a step. 2 pp of them keep the pipeline busy.
+    /// Micro-batches of a replica in a step. 2 pp micro-batches keep the pipeline busy.
     int micro_batches() const { return 2 * pp; }
 };
 
@@ -176,7 +176,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
 
 /// Where a training begins and ends, and what it saves on the way.
 struct MeshTraining {
-    /// The folder of the checkpoints, one after every `save_every` steps.
+    /// The folder for checkpoints. One is saved after every `save_every` steps.
     std::filesystem::path folder{};
     int save_every = 0;
     /// If set, training begins with the newest checkpoint of this folder.
@@ -428,7 +428,7 @@ void refuse_other_norms(const MeshLesson& lesson, Findings& found) {
             if (rank.index() == 0) sentence = error.what();
         }
     });
-    // Cuts off the line of this file, which says nothing to a reader of the page.
+    // Cuts off this file's name and line, which are of no use on the page.
     found.give("refused_norm", sentence.substr(sentence.find("the gradient norm")));
 }
 
@@ -443,7 +443,7 @@ std::string mask_text(const HostTensor& mask, std::int64_t row) {
     return text;
 }
 
-/// Returns a mask of ones after dropout, by the stream's numbers at each element's place.
+/// Returns ones after dropout, which uses the stream's number at each element's place.
 HostTensor dropped(Device& device, const Shape& shape, const RandomStream& stream,
                    const RandomPart& part) {
     const Tensor ones = device.empty(shape, DType::f32);
@@ -577,14 +577,13 @@ struct MeshStep {
     ClusterSpec spec;
 };
 
-/// The cost of one step, by shapes only: its time, its report and the memory, with
-/// everything from the first message on. measure_mesh_step() throws OutOfMemoryError
-/// if a device is full.
+/// The cost of one step, by shapes only: its time, its report and its memory.
+/// measure_mesh_step() throws OutOfMemoryError if a device is full.
 struct MeasuredMeshStep {
     Picoseconds time = 0;
     RunReport report;  ///< of one step
 
-    /// The largest of all devices.
+    /// The maximum over all devices.
     std::int64_t state = 0;        ///< values, gradients and the optimizer's state
     std::int64_t activations = 0;  ///< what forward keeps for backward
     std::int64_t peak = 0;
@@ -888,7 +887,7 @@ void resume(MeshLesson& lesson, Findings& found, const GptTask& task,
 void restart(MeshLesson& lesson, Findings& found) {
     GptTask task = *lesson.task;
     task.steps = std::min(6, lesson.task->steps);
-    // The device is lost at the earliest in step 2, so a checkpoint is saved before.
+    // The device is lost in step 2 or later, so a checkpoint was saved before.
     const int lost_step = std::max(2, task.steps - 1);
     const int every = lost_step > 3 ? 3 : 1;
     const int lost_rank = lesson.sizes.ranks() - 1;
@@ -918,7 +917,7 @@ void restart(MeshLesson& lesson, Findings& found) {
 struct Kind {
     std::int64_t numbers = 0;  ///< numbers on rank 0
     std::int64_t whole = 0;
-    std::vector<std::string> axes;  ///< ranks along these axes hold the same
+    std::vector<std::string> axes;  ///< ranks along these axes hold the same parameters
 
     void add(const Parameter& parameter, const Mesh& mesh) {
         numbers += parameter.shape().elements();
@@ -1039,7 +1038,7 @@ void large(Findings& found) {
                 "paper_peak"_is = 312});
 }
 
-/// A mesh, and its measured step, if that fits.
+/// A mesh, and its measured step if the step fits.
 struct Tried {
     std::vector<MeshShape::Axis> axes;
     std::optional<MeasuredMeshStep> step;

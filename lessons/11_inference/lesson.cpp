@@ -28,7 +28,7 @@ namespace lockstep::lessons {
 namespace {
 
 /// Makes a GPT of the text's characters that `ranks` devices can shard. The lesson trains
-/// it, and then lets it write.
+/// the GPT, and then lets it write.
 std::shared_ptr<const GptTask> make_inference_task(const LessonOptions& options,
                                                    int ranks) {
     const std::int64_t batch = options.values.integer("batch");
@@ -42,7 +42,7 @@ std::shared_ptr<const GptTask> make_inference_task(const LessonOptions& options,
         block.heads = options.values.integer("heads", 2 * least_multiple(ranks, 4));
         block.kv_heads = options.values.integer("kv_heads", block.heads / 2);
         block.hidden = options.values.integer("hidden", 8 * block.heads);
-        // The keys' bias has only rounding as its gradient, and AdamW would follow it.
+        // The gradient of the keys' bias is only rounding, and AdamW would follow it.
         block.bias = false;
         require_shared_out("heads", block.heads, ranks, fmt::format("{} ranks", ranks));
         require_shared_out("heads", block.heads, block.kv_heads,
@@ -56,7 +56,7 @@ std::shared_ptr<const GptTask> make_inference_task(const LessonOptions& options,
     });
 }
 
-/// The whole weights of a trained GPT, by their names. There are none without numbers.
+/// The whole weights of a trained GPT, by their names. Empty in a run without numbers.
 struct TrainedGpt {
     GptSizes sizes;
     DType dtype = DType::f32;
@@ -105,7 +105,7 @@ ClusterSpec h100_without_launches() {
     return spec;
 }
 
-/// Returns LLaMA-2 13B with a fifth of the heads of keys, and equally many parameters.
+/// Returns LLaMA-2 13B with a fifth of the heads of keys, and the same parameter count.
 GptSizes grouped_13b(std::int64_t context) {
     GptSizes sizes = llama2_13b(context);
     sizes.block.kv_heads = 8;
@@ -127,7 +127,7 @@ RunReport train_by_adamw(Cluster& cluster, const GptTask& task, const Advance& a
         Device& device = rank.device();
         const auto gpt = make_gpt(task.init(device), task.sizes);
         AllReduceSync sync(gpt->parameters());
-        // With a smaller epsilon, AdamW would make steps of rounding in small gradients.
+        // With a smaller epsilon, the rounding of small gradients would become steps.
         const auto optimizer = make_optimizer<AdamW>(
             gpt->parameters(),
             AdamWOptions{.learning_rate = task.learning_rate, .epsilon = 1e-5});
@@ -319,7 +319,7 @@ void generate(InferenceLesson& lesson, Findings& found) {
     const RunReport many = write_on(*lesson.devices(lesson.ranks), gpt, request, true);
     lesson.record_run("written", many);
     record_gpt_inputs(lesson.record(), *lesson.task);
-    // The products of a token cost equally many flops with and without a cache.
+    // A token's products cost the same number of flops with and without a cache.
     // Attention costs little here.
     const double flops = ratio(alone.ranks[0].flops, cached.ranks[0].flops);
     found.give("flops_times", Figure::decimals(flops, 1));
@@ -359,7 +359,7 @@ ParameterInit served(Device& device) {
     return ParameterInit{device, kServed, 1, ""}.for_inference();
 }
 
-/// Takes in the most bytes that any device holds.
+/// Stores the maximum number of bytes that a device holds.
 void keep_memory(PassCosts& costs, const RunReport& report) {
     for (const RankReport& rank : report.ranks) {
         costs.weights =
@@ -443,7 +443,7 @@ void time(Findings& found) {
 
 constexpr std::int64_t kCached = 8192;  ///< tokens of each sequence
 
-/// Gives a row for each model, with the bytes that a token takes in its cache.
+/// Gives a row for each model, with the bytes that a token needs in the model's cache.
 void give_tokens(Findings& found) {
     GptSizes all_heads = llama3_405b(kCached), one_head = all_heads;
     all_heads.block.kv_heads = all_heads.block.heads;
@@ -498,7 +498,7 @@ double give_decodes(Findings& found, const char* list, const GptSizes& sizes) {
     return worst;
 }
 
-/// Shows what a token takes in the cache, and how many sequences fit.
+/// Shows what a token needs in the cache, and how many sequences fit.
 void cache(Findings& found) {
     give_tokens(found);
     const GptSizes whole = llama2_13b(kCached), fifth = grouped_13b(kCached);
@@ -561,7 +561,7 @@ PassCosts ring_costs(const GptSizes& sizes, const ClusterSpec& spec, int stages,
         keep_memory(costs, report);
         return report.makespan();
     };
-    // The difference leaves out the first tokens, which the prompts give.
+    // The difference leaves out the first tokens, which come from the prompts.
     constexpr std::int64_t kFew = 3, kMany = 7;
     costs.seconds = seconds_between(makespan(kFew), makespan(kMany)) / (kMany - kFew);
     return costs;
@@ -649,7 +649,7 @@ double exchange_seconds(const GptSizes& sizes, int ranks, double bytes_per_secon
     return seconds_between(makespan(1), makespan(2));
 }
 
-/// Shows how fast tokens can follow one another if their experts are on many devices.
+/// Shows how fast tokens can follow one another if experts are on many devices.
 void exchange(Findings& found) {
     constexpr int kRanks = 32;
     constexpr std::int64_t kTokens = 32;
@@ -689,7 +689,7 @@ struct ServiceRun {
 
     std::int64_t rows() const;
     std::int64_t preemptions() const;
-    /// Returns the longest time between two tokens of a request that `counts`.
+    /// Returns the longest time between two tokens of requests that pass `counts`.
     Picoseconds longest_gap(
         const std::function<bool(std::int64_t request)>& counts) const;
 };
@@ -774,7 +774,7 @@ ServiceOptions small_service(const InferenceLesson& lesson) {
     return service;
 }
 
-/// Counts the requests whose tokens differ from those that each gets on its own.
+/// Counts the requests that get other tokens than when each is served on its own.
 std::int64_t other_tokens(InferenceLesson& lesson, const ServiceRun& run,
                           const std::vector<Request>& requests) {
     ServiceOptions one_by_one = small_service(lesson);
@@ -1111,7 +1111,7 @@ std::vector<Request> tiny_requests() {
 }
 
 /// Answers requests. After each pass `gives_up` is told whether the last request is late
-/// by this rank's clock, and returns whether it is dropped.
+/// by this rank's clock, and returns whether to drop the request.
 void answer_or_drop(Rank& rank, const std::function<bool(bool is_late)>& gives_up) {
     Device& device = rank.device();
     TensorParallel tp(device, rank.world());
@@ -1171,7 +1171,7 @@ void rest_without_requests(Rank& rank) {
     // lesson: end
 }
 
-/// The ranks continue until no rank has a request. Keeps "answered" as above.
+/// The ranks continue until no rank has a request. Keeps "answered", too.
 void serve_each_other(Rank& rank) {
     const ServicePlan plan(tiny_sizes(4),
                            {.axes = {{"ep", 2}}, .cache = kPages, .dtype = DType::f32});

@@ -12,7 +12,7 @@ namespace lockstep::lessons {
 /// Returns all assignments, in the order of the course.
 const std::vector<Assignment>& assignments();
 
-/// Returns an assignment by its name. Throws UsageError, with all names, if none has it.
+/// Returns an assignment by its name. Throws UsageError with all names if there is none.
 const Assignment& find_assignment(const std::string& slug);
 
 /// Returns where a criterion is taught: "ring-self-attention, step 7". `name` is the name
@@ -20,7 +20,7 @@ const Assignment& find_assignment(const std::string& slug);
 /// Throws UsageError if there is no such step.
 std::string lesson_step(const std::string& lesson, const std::string& name);
 
-/// Completes criteria whose `lesson` is only the name of a step of this lesson.
+/// Completes the `lesson` of criteria that give only the name of a step of this lesson.
 std::vector<Criterion> taught_by(const std::string& lesson,
                                  std::vector<Criterion> criteria);
 

@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// Writes a schedule as text. The text cannot hold impossible numbers. The name, which
-/// may be any, is left out.
+/// Writes a schedule as text, without its name, which may be any text. Impossible numbers
+/// cannot be in the text.
 inline std::string text_of_schedule(Schedule schedule) {
     schedule.name = "left";
     const auto problem = find_bad_number(schedule);

@@ -72,8 +72,8 @@ void ask_sizes(Judge& judge, const LeftSchedules& made) {
                       fmt::format("stage {} holds part {}", stage, left.part(stage, 0)));
 }
 
-/// Asks that all instructions run one after another and, if the reference's name no
-/// version, at the newest weights.
+/// Asks that all instructions have the reference's kinds and run one after another. If
+/// the reference names no versions of weights, the student's schedule may name none.
 void ask_kinds(Judge& judge, const LeftSchedules& made) {
     std::set<InstructionKind> kinds;
     std::set<std::string> texts;
@@ -165,8 +165,8 @@ void ask_runnable(Judge& judge, const LeftSchedules& made, const std::string& co
 
 namespace {
 
-/// Asks. Explains a wrong answer by the mistake that leaves the same order, or
-/// else by `otherwise`.
+/// Asks. Explains a wrong answer by the mistake that leaves the same order. If there is
+/// none, calls `otherwise`.
 void ask_of_order(Judge& judge, const LeftSchedules& made, bool answer,
                   const std::string& asked, const std::string& measured,
                   const std::function<std::string()>& otherwise) {
@@ -175,7 +175,7 @@ void ask_of_order(Judge& judge, const LeftSchedules& made, bool answer,
     judge.ask(answer, asked, measured, cause);
 }
 
-/// The most micro-batches that a stage holds, from this forward on.
+/// The maximum number of micro-batches that a stage holds, reached at this forward.
 struct Peak {
     int held = 0;
     Instruction from;

@@ -49,16 +49,16 @@ void ask_made_alike(Judge& judge, const LeftSchedules& made);
 void ask_runnable(Judge& judge, const LeftSchedules& made,
                   const std::string& counted = "");
 
-/// Asks that each stage holds at most "limit" micro-batches, if the run has that number,
-/// or else at most as many as in the reference.
+/// Asks that each stage holds at most "limit" micro-batches if the run has that number.
+/// Otherwise the limit is the reference's number.
 void ask_held(Judge& judge, const LeftSchedules& made);
 
-/// Asks for a time of at most `most` if each kind takes 1. Otherwise one micro-batch
-/// after another, which holds little, would pass. For halves: the slowest stage's time.
+/// Asks for a time of at most `most` if each kind takes 1. This fails one micro-batch
+/// after another, which holds little. For halves, asks for the slowest stage's time.
 void ask_overlap(Judge& judge, const LeftSchedules& made, Picoseconds most);
 
-/// Asks for the reference's time, both with forwards that are longer than backwards and
-/// with shorter ones. For halves, which take equally long, asks for its bubble.
+/// Asks for the reference's time, with forwards longer than backwards, then shorter. For
+/// halves, which take equally long, asks for the reference's bubble.
 void ask_time(Judge& judge, const LeftSchedules& made);
 
 }  // namespace lockstep::lessons

@@ -44,8 +44,8 @@ std::map<std::string, HostTensor> draw_network(const Judge& judge,
 /// parameters, the number of its layers, and its own rows.
 TaskRun run_on_network(const Judge& judge, const MicroBatchCase& one, RankTask given);
 
-/// Asks for the parameters at the end of the run, the same on every rank, if the task
-/// trains. Otherwise asks for the gradients.
+/// If the task trains, asks for the parameters at the end of the run, the same on every
+/// rank. Otherwise asks for the gradients.
 void judge_parameters(Judge& judge, const TaskRun& run);
 
 /// Returns the run of a task on the case's ranks. Drawn rows are added to each rank's

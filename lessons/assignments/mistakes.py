@@ -3,8 +3,8 @@
 
 usage: mistakes.py OUTPUT.cpp OUTPUT.json FOLDER DEPFILE
 
-Writes them as one C++ source. Writes their files that are not C++ as JSON: for each solution,
-the texts by name.
+Writes the solutions as one C++ source. Writes the solutions' files that are not C++ as JSON: for
+each solution, the texts by name.
 
 A mistake is a patch of the reference with a sentence. FOLDER's mistakes.txt has the mistakes:
 
@@ -19,12 +19,12 @@ A mistake is a patch of the reference with a sentence. FOLDER's mistakes.txt has
     -a line of the same file, anywhere
     +another one
 
-Lines that stay and lines that go must be found together, as whole lines, and only once.
-`expects` replaces `says` if other code of the grader says the sentence; `...` in it stands for
-any text. If a program fits several mistakes, the student reads the first one's sentence. Mistakes
-whose `loses` begins with the criterion that asks come first. A mistake with `confined: yes` is
-tested as a student's program, and is not compiled into the grader: it never ends, or looks at
-something that no rank may see.
+Lines that stay and lines that go must occur together, as whole lines, exactly once.
+`expects` replaces `says` if other code of the grader says the sentence; `...` in `expects` stands
+for any text. If a program fits several mistakes, the student reads the sentence of the first.
+Mistakes whose `loses` begins with the criterion that asks come first. A mistake with `confined:
+yes` is tested as a student's program, and is not compiled into the grader: it never ends, or looks
+at something that no rank may see.
 
 A solution of few lines is also a patch: reference/changes.txt has the same form, without titles.
 """
@@ -64,7 +64,7 @@ class Mistake:
 
 
 def read_changes(lines, where):
-    """Reads changes of files, each from "--- FILE" on."""
+    """Reads changes of files. The changes of a file begin with "--- FILE"."""
     changes = []
     file, before, after = None, [], []
 
@@ -202,7 +202,7 @@ class Unit:
         self.text += f"namespace {name} {{\n{self.adapters}\n{text}}}  // namespace {name}\n"
 
     def source(self, texts, name, included):
-        """Returns a file, with each file of its folder that it includes put in once."""
+        """Returns a file in which the included files of its folder replace the includes, once."""
         included.add(name)
         text = texts[name].replace("#pragma once\n", "\n")
         parts = [f'#line 1 "{name}"\n']

@@ -23,7 +23,7 @@ bool have_form(const OfRanks& tensors, const HostTensor& form) {
     });
 }
 
-/// Returns whether the ranks' tensors add up to the tensor that each should have.
+/// Returns whether the ranks' tensors add up to the tensor that each rank should have.
 bool adds_up(const OfRanks& left, const HostTensor& expected, double bound) {
     return left.size() > 1 && have_form(left, expected) &&
            Judge::are_close(weighted_sum(left, std::vector(left.size(), 1.0)), expected,
@@ -39,7 +39,7 @@ std::string suspected_sum(const OfRanks& left, const HostTensor& expected, doubl
     const auto all_are = [&](double factor) {
         return are_close(left, {ranks, weighted_sum({expected}, {factor})}, bound);
     };
-    // If all ranks have the n-th part, these add up to the sum, so ask this first.
+    // If all ranks have 1/n of the sum, their tensors add up to the sum: ask this first.
     if (all_are(1 / n)) return "that is the mean over the ranks; the sum is asked";
     if (adds_up(left, expected, bound))
         return "each rank has only its own terms; their sum over the ranks would be "

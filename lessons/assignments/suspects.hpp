@@ -16,8 +16,8 @@ class Judge;
 /// One tensor on each rank.
 using OfRanks = std::vector<HostTensor>;
 
-/// Returns the sentence for a tensor that should be the sum over the ranks on each rank:
-/// an all-reduce is missing, or made once too often, or divided by the number of ranks.
+/// Returns the sentence for a tensor that should be the ranks' sum on each rank: an
+/// all-reduce is missing, or done once too often, or divided by the number of ranks.
 std::string suspected_sum(const OfRanks& left, const HostTensor& expected,
                           double bound = 1e-10);
 

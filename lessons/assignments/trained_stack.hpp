@@ -11,7 +11,7 @@ namespace lockstep::lessons {
 /// order of sums. Trains by SGD, on two pipelines, which divide each batch's
 /// micro-batches and sum their gradients. Both schedules must be valid, have one chunk on
 /// each stage, and update the weights after every `per_update` micro-batches. `rule` says
-/// in sentences how the weights change. Schedules of more than 5 stages are not asked.
+/// in sentences how the weights change. Schedules of more than 5 stages are not trained.
 void ask_trained(Judge& judge, const LeftSchedules& made, int per_update,
                  const std::string& rule = "");
 

@@ -1,7 +1,7 @@
 "use strict";
-// The laboratory of attention with tokens on several devices: who attends to which keys, and
-// when. Pairs and times come from runs of Lockstep on virtual devices (attention_runs.cpp); here
-// they are only drawn.
+// The laboratory of attention with tokens on several devices: which device attends to which keys,
+// and when. Pairs and times come from runs of Lockstep on virtual devices (attention_runs.cpp);
+// this script only draws them.
 
 (function () {
   const {said, gap, element: make} = Lockstep;
@@ -54,7 +54,7 @@
 
   // ---- The grid of queries and keys ----
 
-  // All pairs of one device's queries and another one's keys that the mask allows.
+  // All pairs, allowed by the mask, of one device's queries and another device's keys.
   function pairsPath(device, from, where) {
     let path = "";
     for (const query of tokens[device])

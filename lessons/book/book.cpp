@@ -45,8 +45,8 @@ std::string_view translated(const std::string& stem, Language language) {
     return text.empty() ? text_called(stem + ".md") : text;
 }
 
-/// Returns the target in the book of a link from the source tree; empty if the book has
-/// no such page.
+/// Returns the page in the book for a link from the source tree; empty if the book has no
+/// such page.
 std::string place_in_book(const std::string& link) {
     if (link.starts_with("https://") || link.starts_with("#")) return link;
     const std::size_t hash = std::min(link.find('#'), link.size());
@@ -126,8 +126,8 @@ class PagesInLanguage {
             {"laboratory.js", name + ".js"});
     }
 
-    /// `found` has the results of the lesson's experiments, `record` the SHA-256 of their
-    /// record.
+    /// `found` has the results of the lesson's experiments, and `record` is the SHA-256
+    /// of their record.
     void add_lesson(const BookLesson& run, const Findings& found,
                     const RunOptions& options, const std::string& record) {
         const LessonPage page = page_of(*run.lesson, language_);
@@ -211,8 +211,8 @@ class PagesInLanguage {
         return has(lesson) ? link(lesson.slug + ".html", title) : xml_escaped(title);
     }
 
-    /// Replaces the lessons in "gradient-accumulation, column-linear" by links with their
-    /// titles.
+    /// Replaces each lesson in "gradient-accumulation, column-linear" by a link with its
+    /// title.
     std::string titles_of(std::string slugs) const {
         for (const LessonEntry& lesson : catalogue())
             if (const std::size_t at = slugs.find(lesson.slug); at != slugs.npos)
@@ -220,7 +220,7 @@ class PagesInLanguage {
         return slugs;
     }
 
-    /// An assignment's name is the command that begins it.
+    /// Shows the assignment as the command that begins it.
     std::string facts(const LessonPage& page) const {
         std::string assignment = page.fact("assignment");
         if (!assignment.empty() && assignment != "none")

@@ -20,8 +20,8 @@ void require_module();
 
 /// Returns the course as a web site that needs no server and no other sites. It has these
 /// lessons, which are run now, and all faults, words and laboratories, in English and in
-/// Chinese. Running a lesson takes seconds, so `say` is called with each one. Throws what
-/// a lesson throws, and MissingError without the module for browsers.
+/// Chinese. Running a lesson takes seconds, so `say` is called for each lesson. Throws
+/// what a lesson throws, and MissingError without the module for browsers.
 Site make_book(const std::vector<BookLesson>& lessons,
                const std::function<void(const std::string&)>& say);
 

@@ -38,8 +38,8 @@ const Lockstep = (() => {
     return made;
   }
 
-  // What a reader has done is kept in this browser. If it has no room or forbids that, nothing is
-  // kept.
+  // This browser keeps what a reader has done. If the browser has no room or forbids that, nothing
+  // is kept.
   const kept = {
     get(name) {
       try { return JSON.parse(localStorage.getItem("lockstep " + name)); } catch { return null; }
@@ -80,7 +80,7 @@ const Lockstep = (() => {
     return module;
   }
 
-  // Sends a request to Lockstep; request and answer are objects. If it refuses, throws.
+  // Sends a request to Lockstep; request and answer are objects. Throws if Lockstep refuses it.
   async function call(request) {
     const loaded = await load();
     const text = JSON.stringify({language, ...request});

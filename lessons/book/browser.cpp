@@ -1,6 +1,6 @@
 // Lockstep compiled for browsers (lockstep.js): answers the requests of the book's pages.
-// Requests and answers are JSON; "do" is the kind of request. A caller's mistake gives
-// {"error": "a sentence"}.
+// Requests and answers are JSON; "do" is the kind of request. If the caller made a
+// mistake, the answer is {"error": "a sentence"}.
 
 #include <algorithm>
 #include <exception>
@@ -69,7 +69,7 @@ ScheduleSettings settings_in(const Json& request) {
     return settings;
 }
 
-/// The page shows the sizes, so errors in them are reported without the options.
+/// The page has fields for sizes, so errors in sizes do not name options.
 Schedule schedule_in(const Json& request, const ScheduleSettings& settings) {
     if (request.contains("work"))
         return read_schedule_csv(request.at("work").get<std::string>(), settings.name);

@@ -35,7 +35,7 @@ void say(const std::string& lesson) {
               "standard error");
 }
 
-/// Returns the folder for pages that no option asks to keep.
+/// Returns the folder for pages if no option names one.
 fs::path cached_book(const std::string& slug) {
     const std::optional<std::string> cache = os::variable("XDG_CACHE_HOME");
     const std::optional<std::string> home = os::variable("HOME");

@@ -17,8 +17,8 @@
   // Whether things may move.
   const moves = () => !stillness.matches;
 
-  // Reads the settings after "#" in the address. `fit` turns them into settings that can be
-  // shown; `note` names those that could not be used.
+  // Reads the settings after "#" in the address. `fit` turns them into settings that can be shown;
+  // `note` names the settings that could not be used.
   function readAddress(fit) {
     clearTimeout(writing);
     const asked = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));

@@ -2,7 +2,7 @@
 
 // Parts of C++20's library that Lockstep uses and that old versions of libc++ lack.
 // Debian 12 and Ubuntu 24.04 have emscripten 3.1.6 with libc++ 13. compile_module.py
-// includes this file before all others. With a newer libc++ it is empty.
+// includes this file before all others. With a newer libc++, this file is empty.
 
 #include <algorithm>
 #include <cerrno>

@@ -70,7 +70,7 @@
   // The schedules that can be changed by hand: they consist only of a row of instructions per
   // stage.
   const names = ["naive", "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2"];
-  // These have any number of chunks; with one they would be another schedule.
+  // These schedules have two or more chunks; with one chunk they would be other schedules.
   const hasChunks = (name) => name === "interleaved" || name === "looped-bfs";
   // The settings, by their names in the address, which are also the command's options.
   const settings = {
@@ -117,7 +117,7 @@
 
   const cellsOf = (text) => text.split(/[\s,;]+/).filter(Boolean);
 
-  // One line per stage. A row without instructions would be no line, and one with # a comment.
+  // One line per stage. A row without instructions would be no line, and a row with # a comment.
   const csv = () => state.work.map((row) => {
     const line = row.join(",");
     return (line === "" || line.startsWith("#") ? "," : "") + line + "\n";
@@ -210,7 +210,7 @@
   const generatedPart = element("div", {id: "generated"});
   const controls = element("form", {class: "lab-settings", onsubmit: (event) => event.preventDefault()});
   const fields = {};
-  let generated = null;  // the last schedule of a generator, which "start" takes
+  let generated = null;  // a generator's last schedule, which "start" uses
 
   function slider(key) {
     const {label, least, most, step} = settings[key];
@@ -312,7 +312,7 @@
     field.setAttribute("aria-invalid", named !== null && Number(named[1]) === stage + 1);
   }
 
-  // Draws all chips anew; the focus stays on its chip.
+  // Draws all chips anew; the focus stays on the same chip.
   function showRows() {
     const focus = placeOf(document.activeElement);
     state.work.forEach((_, stage) => showRow(stage, focus?.stage === stage ? focus.at : 0));
@@ -445,7 +445,7 @@
     event.preventDefault();
   }
 
-  // A pointer takes a chip once it has moved a little. The page scrolls if it moves up or down.
+  // A drag lifts a chip once the pointer has moved a little. Moving up or down scrolls the page.
   function onPointerDown(event) {
     const place = placeOf(event.target);
     if (!place || event.button !== 0) return;

@@ -1,6 +1,6 @@
 "use strict";
-// The laboratory of the ring: chunks that go around it step by step. The numbers come from runs
-// of Lockstep on virtual devices (ring_runs.cpp); here they are only drawn.
+// The laboratory of the ring: chunks that go around it step by step. The numbers come from runs of
+// Lockstep on virtual devices (ring_runs.cpp); this script only draws them.
 
 (function () {
   const {said, gap, element: make} = Lockstep;
@@ -83,7 +83,7 @@
     [...counts].map((count, d) => count === "0" ? null : said("{} × chunk {} of device {}", count, from, d)))
     .filter((text) => text).join(", ");
 
-  // A chunk's row in a card: its number, whose numbers are in it, and their sum.
+  // A chunk's row in a card: its number, the devices that it is from, and the sum.
   function chunkRow(device, c, chunk, look) {
     const row = make("g", {transform: `translate(0 ${kHead + kRow * c})`},
       make("rect", {x: 3, y: 0.5, width: cardWidth() - 6, height: kRow - 2, rx: 2,

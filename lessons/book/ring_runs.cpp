@@ -19,8 +19,8 @@ constexpr int kMostDevices = 6;
 
 // A chunk's first number is drawn. For device d's chunk c it is (c + 1) 10^d, so the
 // digits of a sum show whose contributions it has. The other numbers count exactly:
-// number 1 + n c + d is 1 in device d's chunk c, and the rest are 0. After some additions
-// it says how often device d's chunk c is in the sum.
+// number 1 + n c + d is 1 in device d's chunk c, and the rest are 0. In a sum, this
+// number says how often device d's chunk c was added.
 constexpr std::int64_t kNumbersOfChunk = 64;
 static_assert(1 + kMostDevices * kMostDevices <= kNumbersOfChunk);
 
@@ -146,7 +146,7 @@ void watched_program(Rank& rank, const AllReduce& all_reduce) {
 /// A run; it may have ended with a mistake.
 struct RingRun {
     RunReport report;
-    Json fault;  ///< its class, if there is one
+    Json fault;  ///< the mistake's class, if there is one
 };
 
 /// Returns the part of a diagnosis that the page shows.
@@ -183,8 +183,8 @@ RingRun run_watched(int n, const AllReduce& all_reduce) {
     }
 }
 
-/// Returns the diagnosis of full checking. The buffer is not kept, because that would be
-/// a read, too.
+/// Returns the diagnosis of full checking. Does not keep the buffer, because that would
+/// be one more read.
 Json checked(int n, const AllReduce& all_reduce) {
     try {
         sim::make_cluster(ring_options(n, sim::CheckLevel::full))->run([&](Rank& rank) {
@@ -197,8 +197,8 @@ Json checked(int n, const AllReduce& all_reduce) {
     }
 }
 
-/// Returns a chunk as [value, {"c": "counts"}]: for each chunk c in it, how often each
-/// device's chunk c is in it.
+/// Returns a chunk as [value, {"c": "counts"}]. Digit d of the counts says how often the
+/// chunk contains device d's chunk c.
 Json chunk_json(const HostTensor& buffer, int n, int index) {
     Json made_of = Json::object();
     for (int c = 0; c < n; ++c) {

@@ -50,7 +50,7 @@ constexpr Condition kAllAlike{"t_f = t_i = t_w", [](const Sizes& sizes) {
                                   return sizes.t_f == sizes.t_i && sizes.t_i == sizes.t_w;
                               }};
 
-// Times are those of a chunk: a stage takes v of them for a micro-batch.
+// Times are those of a chunk: a stage needs v such times for a micro-batch.
 constexpr std::array kFormulas{
     Formula{"naive", Quantity::makespan, "m p (t_f + t_b)",
             [](const Sizes& sizes) { return sizes.m * sizes.p * sizes.both_ways(); }},

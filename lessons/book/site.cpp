@@ -24,7 +24,7 @@ constexpr std::uint64_t kLongestList = 1 << 20;
 constexpr std::uint64_t kLargestFile = 64 << 20;
 
 /// The SHA-256 of a site's files, by path. While one site is written over another, a file
-/// may belong to either, so it can have two.
+/// may belong to either site, so it can have two sums.
 using Written = std::map<std::string, std::set<std::string>>;
 
 /// Returns the first link on the path from the folder to a file, including the file;
@@ -38,8 +38,8 @@ fs::path link_on_the_way(const fs::path& folder, const fs::path& file) {
     return {};
 }
 
-/// Returns whether a path names a file in the folder. The list may come from someone
-/// else, and must not make us remove files elsewhere.
+/// Returns whether a path names a file in the folder. Someone else may have written the
+/// list, so it must not make us remove files elsewhere.
 bool stays_inside(const fs::path& path) {
     return !path.empty() && path.is_relative() &&
            std::ranges::find(path, "..") == path.end();

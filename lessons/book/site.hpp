@@ -14,10 +14,10 @@ using Site = std::map<std::string, std::string>;
 /// files but is not a site's, and std::system_error if it cannot be written to.
 void take_site_folder(const std::filesystem::path& folder);
 
-/// Writes the site into a folder that was taken. Removes files of an earlier site that
-/// this one does not have, if they have not changed since. Touches no other files. If a
-/// link or a foreign file is in the place of one of the site's files, throws UsageError
-/// and writes nothing.
+/// Writes the site into a folder that was taken. Removes an earlier site's files that the
+/// new site does not have, unless they were changed. Touches no other files. If a link or
+/// a foreign file is in the place of one of the site's files, throws UsageError and
+/// writes nothing.
 void write_site(const std::filesystem::path& folder, const Site& site);
 
 }  // namespace lockstep::lessons

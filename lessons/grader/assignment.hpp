@@ -20,8 +20,8 @@ struct Criterion {
     std::function<void(Judge&)> judge;
     /// Ids of criteria that must be met first, in the order in which they are asked.
     std::vector<std::string> needs{};
-    /// If this criterion fails, these are asked too. If one of them fails, the report
-    /// only names it.
+    /// If this criterion fails, asks the criteria with these ids too. If one of those
+    /// fails, the report only names that one.
     std::vector<std::string> after{};
 };
 

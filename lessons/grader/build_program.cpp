@@ -96,8 +96,9 @@ std::optional<Split> split(std::string_view line, std::string_view word) {
     return Split{line.substr(0, at), line.substr(at + word.size())};
 }
 
-/// Splits "ring.cpp:3:4: error: message", in the words of compilers and assemblers. A
-/// quoted line of code may have such words too, but it is indented or has a bar.
+/// Splits an error line of a compiler or an assembler: "ring.cpp:3:4: error: message". A
+/// quoted line of code may contain ": error: " too, but such a line is indented or has a
+/// bar.
 std::optional<Split> error_in(std::string_view line) {
     if (line.empty() || line.front() == ' ') return std::nullopt;
     for (const std::string_view word :
@@ -124,9 +125,9 @@ std::string lines_below(const Lines& lines, std::size_t error) {
     return text;
 }
 
-/// Returns the place that a line of the chain to an error names: "from ring.cpp:1:",
-/// "referenced by ring.cpp:5", "ring.cpp:7:12:   required from here", "ring.cpp:7:12:
-/// note: in instantiation of ... requested here".
+/// Returns the place in a line that says how the compiler got to an error: "from
+/// ring.cpp:1:", "referenced by ring.cpp:5", "ring.cpp:7:12: required from here",
+/// "ring.cpp:7:12: note: in instantiation of ... requested here".
 std::optional<Place> named_place(std::string_view line) {
     for (const std::string_view word : {":   ", ": note: in instantiation"})
         if (const auto found = split(line, word)) return parse_place(found->before);
@@ -139,8 +140,8 @@ std::optional<Place> named_place(std::string_view line) {
     return std::nullopt;
 }
 
-/// Sets file and line to the student's line that led to the error. It is in the
-/// instantiations before the error (GCC) or after it (clang), or else in the inclusions.
+/// Sets file and line to the student's line that led to the error. GCC names that line in
+/// the instantiations before the error, clang after it; otherwise the inclusions name it.
 void find_own_place(const Lines& lines, std::size_t error, const Folder& folder,
                     BuildFailure& failure) {
     std::size_t first = error;
@@ -166,8 +167,8 @@ void find_own_place(const Lines& lines, std::size_t error, const Folder& folder,
     }
 }
 
-/// Reads a linker's error: "ring.cpp:5: undefined reference to `f()'" if it knows the
-/// line; "ring.cpp:(.text+0x9): ..." if it does not.
+/// Reads a linker's error: "ring.cpp:5: undefined reference to `f()'" if the linker knows
+/// the line; otherwise "ring.cpp:(.text+0x9): ...".
 std::optional<BuildFailure> link_error(std::string_view line, const Folder& folder) {
     for (const std::string_view word :
          {"undefined reference to ", "multiple definition of "}) {
@@ -184,8 +185,8 @@ std::optional<BuildFailure> link_error(std::string_view line, const Folder& fold
     return std::nullopt;
 }
 
-/// Returns whether a driver only repeats that the linker has failed; the linker itself
-/// said why.
+/// Returns whether a driver's message only repeats that the linker failed. The linker's
+/// own message says why.
 bool passes_on(std::string_view message) {
     return message.starts_with("ld returned") ||
            message.starts_with("linker command failed");
@@ -240,8 +241,8 @@ std::string object_of(const std::string& source) {
     return source + ".o";
 }
 
-/// Debug lines for the linker's errors, only the first error, and a form that does not
-/// depend on the terminal. The caller's flags come later and override these.
+/// Flags: line numbers in the linker's errors, only the first error, and output that does
+/// not depend on the terminal. The caller's flags come later and override these.
 std::vector<std::string> own_flags() {
     return {"-g1", "-Wfatal-errors", "-fdiagnostics-color=never",
             "-fno-diagnostics-show-option", "-fmessage-length=0"};
@@ -320,7 +321,7 @@ class Build {
     Confinement confinement() const {
         const double left =
             std::chrono::duration<double>(deadline_ - Clock::now()).count();
-        // Many processes are allowed, because others may have the same user.
+        // Many processes are allowed, because other programs may run as the same user.
         return {.user = plan_.user,
                 .cpu_seconds = plan_.wall_seconds,
                 .wall_seconds = std::max(left, 0.0),
@@ -341,7 +342,7 @@ class Build {
     }
 
     /// Returns what is wrong in the source. If the compiler was killed, runs it once
-    /// more: the machine may have had no memory left then.
+    /// more, because the machine may have had no memory at that moment.
     std::optional<BuildFailure> result(std::unique_ptr<ConfinedProcess> process,
                                        const std::vector<std::string>& words,
                                        const std::string& source) const {

@@ -23,8 +23,8 @@ struct StudentProgram {
     bool shows_output = false;  ///< reports quote its output if it ended badly
 };
 
-/// Returns the plan to start the program; `given` is a descriptor that it gets (-1:
-/// none).
+/// Returns the plan to start the program; `given` is a descriptor that the program gets
+/// (-1: none).
 ConfinedPlan confined(const StudentProgram& program, int given = -1);
 
 /// A student's program as one rank, confined, with its connection to the grader.
@@ -33,7 +33,7 @@ class StudentProcess final : public RankProcess {
     explicit StudentProcess(const StudentProgram& program);
 
     Frames& frames() override { return frames_; }
-    /// Throws MissingError if the machine has ended it (EndedBy::outside).
+    /// Throws MissingError if the machine ended the process (EndedBy::outside).
     End ending() override;
 
   private:
@@ -50,7 +50,7 @@ class StudentProcess final : public RankProcess {
 /// everything that devices and communicators do. All checks of the simulator are on.
 class Examiner final : public StudentWork {
   public:
-    /// Each rank has its own limits; a run takes at most `longest`.
+    /// Each rank has its own limits; a run lasts at most `longest`.
     explicit Examiner(StudentProgram program,
                       std::chrono::seconds longest = std::chrono::seconds{20})
         : program_(std::move(program)), longest_(longest) {}

@@ -67,7 +67,7 @@ std::vector<std::string> remarks_on(const std::vector<ConfinementLayer>& layers)
     return remarks;
 }
 
-/// A student's program may run as the same user; it must not look into this process.
+/// A student's program may run as the same user, and must not look into this process.
 void hide_this_process() {
     ::prctl(PR_SET_DUMPABLE, 0);
 }

@@ -19,20 +19,20 @@ struct GradePlan {
     const Assignment* assignment = nullptr;
     std::filesystem::path folder;  ///< the student's, or a .zip (Submission)
     std::vector<std::string> compiler{"c++"};
-    std::chrono::seconds longest{400};  ///< what is not judged by then stays unjudged
+    std::chrono::seconds longest{400};  ///< then the remaining criteria stay unjudged
     bool machine_is_checked = false;    ///< require_can_grade() was called already
-    bool requires_confinement = false;  ///< stops if a layer of it is missing
+    bool requires_confinement = false;  ///< stops if a confinement layer is missing
     bool shows_output = false;          ///< quotes the output of a program that failed
-    /// Repeats the random draws of the report with this number; otherwise draws anew.
+    /// If set, repeats the random draws of the report that has this number.
     std::optional<std::int64_t> drawn{};
 };
 
-/// Called whenever the report has changed; the first time before anything is judged.
+/// Called whenever the report has changed, and once before anything is judged.
 using GradeSink = std::function<void(const GradeReport& report)>;
 
 /// Builds the student's program and judges it. The student's mistakes are in the report.
-/// If the machine or the grader has a problem, it is thrown, and the report says why it
-/// stopped.
+/// If the machine or the grader has a problem, throws it, and the report says why the
+/// grading stopped.
 GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& changed);
 
 }  // namespace lockstep::lessons

@@ -78,14 +78,14 @@ class Grading {
     Grading(const Grading&) = delete;
     Grading& operator=(const Grading&) = delete;
 
-    /// poll() finds this readable once there is a report or none can come any more.
+    /// poll() finds this readable once there is a report or the process has ended.
     int descriptor() const { return socket_.number(); }
 
     /// After this time there will be no report.
     os::Clock::time_point deadline() const { return deadline_; }
 
-    /// Returns the report. It is null if the process ended without one, did not begin, or
-    /// had none at the deadline.
+    /// Returns the report. It is null if the process did not begin, ended without a
+    /// report, or had no report at the deadline.
     Json report() const {
         const std::optional<std::string> text =
             Frames(socket_.number()).receive(deadline_);
@@ -110,8 +110,8 @@ class Grading {
         ::_exit(sent ? 0 : 1);
     }
 
-    /// More than a grading and its builds can take, so that others get their turn on any
-    /// machine.
+    /// A grading and its builds never need more time than this. After it, the next
+    /// grading can start, whatever the machine does.
     static constexpr double kLongestSeconds = 1200;
 
     os::Clock::time_point deadline_ = os::after(os::Clock::now(), kLongestSeconds);
@@ -160,7 +160,7 @@ void count(const Json& report, GradedMany& result) {
 std::size_t next_done(const std::map<std::size_t, std::unique_ptr<Grading>>& running) {
     std::vector<pollfd> watched;
     watched.reserve(running.size());
-    auto oldest = running.begin();  // its deadline is the first
+    auto oldest = running.begin();  // the earliest deadline
     for (const auto& [place, grading] : running)
         watched.push_back({grading->descriptor(), POLLIN, 0});
     while (::poll(watched.data(), watched.size(),
@@ -187,7 +187,7 @@ struct Entry {
     std::string fingerprint;
 };
 
-/// Returns what must be graded. The others already have a report and a line in the table.
+/// Returns what must be graded. The other submissions already have a report and a line.
 std::vector<Entry> entries_to_grade(const GradeManyPlan& plan, GradeTable& table) {
     const std::vector<std::string> names = names_of(plan.submissions);
     std::vector<Entry> entries;

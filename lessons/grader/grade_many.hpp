@@ -32,11 +32,11 @@ struct GradedMany {
 };
 
 /// Grades each submission as grade() does, several at the same time, each in its own
-/// process. Writes a report for each, and a table with a line per submission, in their
-/// order, with points by criterion. The table is rewritten whenever a submission is done,
-/// and `done` is called with the number of those that are done. Throws UsageError if two
-/// submissions have the same name. Also throws it if `out` already contains something and
-/// the plan does not continue there, or cannot.
+/// process. Writes a report for each, and a table with the points by criterion: a line
+/// per submission, in the order of the submissions. Whenever a submission is done,
+/// rewrites the table and calls `done` with the number of finished submissions. Throws
+/// UsageError if two submissions have the same name, or if `out` contains something that
+/// the plan does not or cannot continue.
 GradedMany grade_many(const GradeManyPlan& plan, const Kit& kit,
                       const std::function<void(std::size_t)>& done);
 

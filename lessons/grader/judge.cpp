@@ -97,7 +97,7 @@ std::int64_t first_apart(const HostTensor& got, const HostTensor& expected,
     return -1;
 }
 
-/// Returns a sentence if it looks as if nothing was computed there.
+/// Returns a sentence if `got` looks as if nothing was computed.
 std::string cause_of_nothing(const HostTensor& got) {
     bool zeros = true;
     for (std::int64_t i = 0; i < got.elements(); ++i) {
@@ -153,7 +153,7 @@ void Judge::figure(const std::string& name, const std::string& unit,
 
 namespace {
 
-/// Returns what each rank left under a name; an empty tensor if it left none.
+/// Returns each rank's tensor with that name; an empty tensor if the rank left none.
 std::vector<HostTensor> on_ranks(const TaskResult& result, const std::string& tensor) {
     std::vector<HostTensor> left;
     for (const RankResult& rank : result.ranks) {

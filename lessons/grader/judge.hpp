@@ -20,8 +20,8 @@ struct GradingSide {
     Answers* answers = nullptr;  ///< must outlive all judges
 };
 
-/// How far a student's figure may be from the expected one, in percent of that, rounded
-/// up.
+/// The allowed distance of a student's figure from the expected one, in percent of the
+/// expected figure, rounded up.
 struct Allowed {
     int percent_less = 0;
     int percent_more = 0;
@@ -43,8 +43,8 @@ inline constexpr RankFigure kSent{
 inline constexpr RankFigure kPeak{
     "peak", "bytes of memory", [](const RankReport& rank) { return rank.memory.peak; }};
 
-/// A figure that is asked of each rank, and its allowed distance from the reference's.
-/// `less` is advice for a figure that is too high.
+/// A figure that is asked of each rank, and its allowed distance from the reference's
+/// figure. `less` is advice for a figure that is too high.
 struct AskedFigure {
     RankFigure figure;
     Allowed allowed{};
@@ -53,13 +53,12 @@ struct AskedFigure {
 
 /// What is asked of the values that a run left.
 struct AskedValues {
-    /// Names of tensors; if there are none, all tensors that the reference leaves on any
-    /// rank.
+    /// Names of tensors; if empty, all tensors that the reference leaves on any rank.
     std::vector<std::string> tensors{};
-    /// Returns a tensor's name in sentences; without it, the tensor's own name is used.
+    /// Returns a tensor's name for sentences. If not set, the tensor's own name is used.
     std::function<std::string(const std::string& tensor)> called{};
-    /// Returns the cause of wrong values that all ranks left under a name; empty if it
-    /// knows none. Then the judge looks for a mistake that leaves the same values.
+    /// Returns the cause of the wrong values that all ranks left under a name; empty if
+    /// unknown. Then the judge looks for a mistake that leaves the same values.
     std::function<std::string(const std::string& tensor,
                               const std::vector<HostTensor>& left)>
         cause{};
@@ -81,7 +80,7 @@ class Judge {
     std::string exercise() const { return criterion_.substr(0, criterion_.find('-')); }
 
     /// From now on, compares with the runs of `other` instead of the reference's. Then a
-    /// mistake that has already lost points in another criterion loses no more here.
+    /// mistake that has already cost points in another criterion costs no more here.
     void compare_with(const Solution& other);
 
     /// A question that was answered with no. Not for criteria.
@@ -115,36 +114,36 @@ class Judge {
                           double bound = 1e-10);
     /// Asks that `got` has the bits of `expected`.
     void same(const std::string& what, const HostTensor& got, const HostTensor& expected);
-    /// Returns what the task left under that name on a rank. It may have any shape and
-    /// type.
+    /// Returns the tensor that the task left under that name on a rank. It may have any
+    /// shape and type.
     const HostTensor& left(const RankResult& rank, const std::string& name);
     /// Asks for this shape and type; `what` names the tensor in sentences.
     static void form(const std::string& what, const HostTensor& got, const Shape& shape,
                      DType dtype = DType::f64);
 
     /// Asks that `measured` equals a formula's result, within what is allowed. `less` is
-    /// advice if it is too high. The unit of a time is kPicoseconds.
+    /// the advice if `measured` is too high. The unit of a time is kPicoseconds.
     void figure(const std::string& name, const std::string& unit, std::int64_t expected,
                 std::int64_t measured, Allowed allowed = {},
                 const std::string& less = "");
     /// Returns the result of the reference's run.
     const TaskResult& right(const TaskRun& run) const { return own_.answers->right(run); }
     /// Asks that the values that a run left are those of the reference. Throws
-    /// GradingError if the reference leaves none with such a name: then nothing would be
+    /// GradingError if the reference leaves no value with such a name: nothing would be
     /// compared.
     void as_right(const TaskRun& run, const AskedValues& asked = {});
-    /// Asks that tensors that ranks were given, and left under the same names, have not
-    /// changed.
+    /// Asks that no rank has changed the tensors that it was given. It leaves them under
+    /// the same names.
     void given_as_before(const TaskRun& run);
-    /// Asks that a run's figure is the reference's, within what is allowed. If it is too
-    /// high, `less` is the advice. Otherwise the advice is that of a mistake with the
-    /// same costs.
+    /// Asks that a run's figure is the reference's, within what is allowed. The advice is
+    /// `less` if the figure is too high; otherwise it is the sentence of a mistake with
+    /// the same costs.
     void figure_as_right(const TaskRun& run, const std::string& name,
                          const std::string& unit,
                          const std::function<std::int64_t(const RunReport&)>& measure,
                          Allowed allowed = {}, const std::string& less = "");
-    // The same for figures of each rank; for its messages and bytes; for its bytes by
-    // verb; and for the time of all ranks. `exercise` is "a1.2".
+    // The same for: figures of each rank; each rank's messages and bytes; each rank's
+    // bytes by verb; the time of all ranks. `exercise` is "a1.2".
     void figures_as_right(const TaskRun& run, const std::string& exercise,
                           const std::vector<AskedFigure>& figures);
     void traffic_as_right(const TaskRun& run, const std::string& exercise,
@@ -157,14 +156,14 @@ class Judge {
                         const std::function<bool(const TaskResult&)>& fits) const {
         return own_.answers->mistake(run, criterion_, fits);
     }
-    /// Asks what another criterion asks, because that must be right first. If it is not,
-    /// the report only names that criterion and does not repeat its question.
+    /// Asks what another criterion asks, because that must be right first. If the answer
+    /// is no, the report only names that criterion and does not repeat its question.
     void needs(const std::string& id, const std::function<void(Judge&)>& before) const;
     /// Returns whether the answer to all questions in `asked` is yes.
     bool meets(const std::function<void(Judge&)>& asked) const;
-    /// Asks that a run reaches its end, then what the exercise's criterion of values asks
-    /// of it. A run's cost counts only if its values are right, because doing nothing is
-    /// fast.
+    /// Asks that a run reaches its end, and what the exercise's criterion for values asks
+    /// of the run. A run's cost counts only if its values are right, because doing
+    /// nothing is fast.
     void needs_values(
         const TaskRun& run,
         const std::function<void(Judge&, const TaskRun&)>& values = {}) const;
@@ -172,8 +171,8 @@ class Judge {
     enum class Way : std::uint8_t { to_next, to_rank_before };
     /// Returns a run around a ring that reached its end and called only send and recv.
     const TaskResult& run_ring(const TaskRun& run, Way way);
-    /// Asks that all messages are by send and recv, and in that direction. `name` is the
-    /// case's.
+    /// Asks that all messages are by send and recv, and go in that direction. `name` is
+    /// the name of the case.
     void one_way(const std::string& name, const RunReport& report, Way way);
     /// Returns a sentence if all messages between the ranks go in the other direction.
     static std::string other_way(const RunReport& report, int ranks, Way way);
@@ -182,10 +181,10 @@ class Judge {
              const std::string& said = "");
 
     /// Draws a number in [low, high]. The same name gives the same number in one grading,
-    /// and another one in the next.
+    /// and another number in the next grading.
     std::int64_t draw(const std::string& name, std::int64_t low, std::int64_t high) const;
     /// Draws normal values, f64. The same name gives the same values in one grading, and
-    /// others in the next, so that no program can compute another rank's values.
+    /// other values in the next, so that no program can compute another rank's values.
     HostTensor normal(const std::string& name, const Shape& shape) const;
 
     /// Return what was asked and measured so far.
@@ -193,7 +192,7 @@ class Judge {
     std::string measured() const;
 
   private:
-    /// Asks that all messages are by send and recv. `name` is the case's.
+    /// Asks that all messages are by send and recv. `name` is the name of the case.
     void by_send_and_recv(const std::string& name, const RunReport& report);
     void tensor_as_right(const TaskRun& run, const std::string& name,
                          const AskedValues& asked);
@@ -206,7 +205,7 @@ class Judge {
     GradingSide own_;
     std::shared_ptr<Answers> others_;  ///< replaces the grading side's answers
     std::string criterion_;            ///< id of the criterion that asks
-    bool explains_ = true;             ///< looks for mistakes that explain a no
+    bool explains_ = true;             ///< looks for the mistake behind a no
     std::vector<std::string> asked_;
     std::vector<std::string> measured_;
 };
@@ -220,9 +219,9 @@ struct Judgement {
 };
 
 /// Judges the criterion with that index. If a criterion that it needs fails, this one is
-/// not asked. If it fails after another one that has failed (`after`), it only names that
-/// one. Any problem in the student's results fails it. A problem of the machine or the
-/// grader is thrown: MissingError, std::system_error, GradingError.
+/// not asked. If it fails and a criterion of its `after` fails too, the judgement only
+/// names the latter. Any problem in the student's results fails the criterion. A problem
+/// of the machine or the grader is thrown: MissingError, std::system_error, GradingError.
 Judgement judgement_of(const Assignment& assignment, std::size_t index, Judge judge);
 
 }  // namespace lockstep::lessons

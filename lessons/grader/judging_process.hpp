@@ -11,9 +11,9 @@
 
 namespace lockstep::lessons {
 
-/// Judges criteria in a separate process, because the simulator runs there what students'
-/// programs ask for. If they bring down that process, only the current criterion fails.
-/// The process and its memory are kept from one criterion to the next.
+/// Judges criteria in a separate process, in which the simulator runs what students'
+/// programs ask for. If a program brings down that process, only the current criterion
+/// fails. The process and its memory are kept from one criterion to the next.
 class JudgingProcess {
   public:
     using Clock = Frames::Clock;
@@ -35,17 +35,17 @@ class JudgingProcess {
     JudgingProcess(const JudgingProcess&) = delete;
     JudgingProcess& operator=(const JudgingProcess&) = delete;
 
-    /// Throws MissingError if the work threw it or std::system_error, because the machine
-    /// lacks something, or if the grading itself has an error (GradingError). Any other
-    /// problem becomes a failed judgement. If the time for all is over, the judgement is
-    /// empty.
+    /// Throws MissingError if the machine lacks something (the work threw MissingError or
+    /// std::system_error), or if the grading itself has an error (GradingError). Any
+    /// other problem becomes a failed judgement. If the time for all criteria is over,
+    /// the judgement is empty.
     Judgement judge(std::size_t index);
 
   private:
     void start();
     [[noreturn]] void serve(int descriptor) const noexcept;
     Judgement judgement_without_answer();
-    /// Ends it; returns its status in the form of wait().
+    /// Ends the process; returns its status in the form of wait().
     int end();
 
     Work work_;

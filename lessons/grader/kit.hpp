@@ -14,7 +14,7 @@ class Kit {
     static Kit find();
     explicit Kit(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-    /// The folders with what a student is given, and with what the grader adds to it.
+    /// The folder of what a student is given, and the folder of what the grader adds.
     std::filesystem::path handout(const std::string& slug) const;
     std::filesystem::path grading(const std::string& slug) const;
     /// Returns the sources of Lockstep from which the kit was built. Throws MissingError

@@ -14,8 +14,8 @@ namespace lockstep::lessons {
 /// of it with a mistake (made by lessons/assignments/mistakes.py).
 struct Solution {
     std::string title;    ///< "skips the all-reduce"
-    std::string says;     ///< to a student whose program does the same; or empty
-    std::string expects;  ///< what other code must say about it; "..." is any text
+    std::string says;     ///< to students whose program does the same; or empty
+    std::string expects;  ///< said by other code instead; "..." is any text
     std::vector<std::string> loses;  ///< ids of criteria
     Tasks tasks;
 };
@@ -23,7 +23,8 @@ struct Solution {
 /// A solution's runs, in the grader's own process.
 class SolutionWork final : public StudentWork {
   public:
-    /// `solution` must outlive it. `files` has the texts that criteria look at, by name.
+    /// `solution` must outlive this. `files` has the texts that criteria look at, by
+    /// name.
     SolutionWork(const Solution& solution, sim::CheckLevel check,
                  std::map<std::string, std::string> files = {})
         : solution_(solution), check_(check), files_(std::move(files)) {}
@@ -53,8 +54,8 @@ class Answers {
     /// reach its end.
     const TaskResult& right(const TaskRun& run);
     /// Returns the sentence of the first mistake whose run `fits`; empty if none does.
-    /// Mistakes that lose `criterion` first come first. Each mistake that has a sentence
-    /// is run anew.
+    /// Mistakes whose `loses` begins with `criterion` are tried first. Each mistake that
+    /// has a sentence is run anew.
     std::string mistake(const TaskRun& run, const std::string& criterion,
                         const std::function<bool(const TaskResult&)>& fits) const;
 

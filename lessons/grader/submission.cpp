@@ -23,8 +23,7 @@ bool has_one_of(const fs::path& folder, const std::vector<std::string>& files) {
         files, [&](const std::string& file) { return fs::exists(folder / file, error); });
 }
 
-/// Returns the folder that has the files: this one, or the only folder in it that has
-/// them.
+/// Returns the folder that has the files: `folder`, or the only subfolder that has files.
 fs::path folder_with(const fs::path& folder, const std::vector<std::string>& files) {
     if (has_one_of(folder, files)) return folder;
     std::vector<fs::path> within;
@@ -42,7 +41,7 @@ bool is_archive(const fs::path& path) {
     return path.extension() == ".zip" && fs::is_regular_file(path, error);
 }
 
-/// Returns the bytes of a file, or a text that it is not a regular file.
+/// Returns the bytes of a file, or a text that says that it is not a regular file.
 std::string contents_of(const fs::path& file) {
     constexpr std::uint64_t kLargest = 64 << 20;
     std::error_code error;

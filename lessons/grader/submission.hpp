@@ -22,9 +22,9 @@ std::string fingerprint_of(const std::filesystem::path& submission,
 /// such a folder and no other one, or a .zip of either.
 class Submission {
   public:
-    /// `files` are the files that are asked for. Those of a .zip are unpacked into
+    /// `files` are the files that are asked for. The files of a .zip are unpacked into
     /// `scratch`, a folder that must not exist yet. Throws MissingError if the machine
-    /// cannot do that.
+    /// cannot unpack them.
     Submission(const std::filesystem::path& path, const std::vector<std::string>& files,
                const Kit& kit, const std::filesystem::path& scratch);
 

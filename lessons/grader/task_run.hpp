@@ -28,7 +28,7 @@ struct RankTask {
     std::string task;
     std::map<std::string, TaskTensor> tensors;
     std::map<std::string, std::int64_t> numbers;
-    /// Whether it may read its device's tensors on the host: download().
+    /// Whether the task may read its device's tensors on the host: download().
     bool may_download = false;
 
     bool operator==(const RankTask&) const = default;
@@ -54,13 +54,13 @@ class GradingError : public std::logic_error {
     using std::logic_error::logic_error;
 };
 
-/// Why a task did not reach its end on a rank, if no device or communicator knows.
+/// Why a task did not finish on a rank, if no device or communicator knows the cause.
 class TaskEnded : public std::runtime_error {
   public:
     enum class Cause : std::uint8_t {
         not_written,  ///< it threw NotWritten
         threw,        ///< something else
-        process,      ///< its process ended, or was ended
+        process,      ///< the rank's process ended, or was ended
         late,         ///< time ran out
         line          ///< its process broke the protocol
     };
@@ -77,7 +77,7 @@ class TaskEnded : public std::runtime_error {
 };
 
 /// The devices on which tasks run: the preset `classroom` with little memory. Copies from
-/// the host, which bring the task's inputs, are free.
+/// the host are free, because they bring the task's inputs.
 ClusterSpec examination_cluster();
 
 /// One run of a task on virtual devices, with each rank's inputs.
@@ -86,8 +86,8 @@ struct TaskRun {
     std::string name;
     std::vector<RankTask> ranks;
     ClusterSpec spec = examination_cluster();
-    /// False computes only shapes: the same time, bytes and memory, for sizes that no
-    /// grader can compute. Then the tensors that are left are NaN.
+    /// If false, computes only shapes, with the same time, bytes and memory. So a run can
+    /// have sizes that no grader could compute. The tensors that it leaves are then NaN.
     bool numbers = true;
 };
 
@@ -130,7 +130,7 @@ class MadeRuns {
 TaskResult make_run(const TaskRun& run, sim::CheckLevel check,
                     const std::function<RankResult(Rank&)>& run_rank);
 
-/// A solution of an assignment, as far as criteria can ask for it.
+/// What criteria can ask of a solution of an assignment.
 class StudentWork {
   public:
     virtual ~StudentWork() = default;

@@ -37,7 +37,7 @@ os::Descriptor lock(const fs::path& folder) {
     return opened;
 }
 
-/// Returns whether the folder is new: a grader locks its folder only after making it.
+/// Returns whether the folder is so new that its grader may not have locked it yet.
 bool is_young(const fs::path& folder) {
     constexpr std::chrono::seconds kYoung{60};
     std::error_code error;
@@ -68,7 +68,7 @@ void sweep() {
 }
 
 /// While this object lives, no signal ends this process. A process that it forks
-/// meanwhile inherits that.
+/// meanwhile inherits this protection.
 class NoSignals {
   public:
     NoSignals() {

@@ -12,7 +12,7 @@ namespace lockstep::lessons {
 /// one is killed too, the next grader removes it.
 class WorkFolder {
   public:
-    /// Throws std::system_error if it cannot be made.
+    /// Throws std::system_error if the folder cannot be made.
     WorkFolder();
     ~WorkFolder();
     WorkFolder(const WorkFolder&) = delete;
@@ -23,7 +23,7 @@ class WorkFolder {
 
   private:
     std::filesystem::path path_;
-    os::Descriptor held_;  ///< when all copies of it are closed, the remover acts
+    os::Descriptor held_;  ///< once all copies are closed, the folder is removed
     pid_t remover_ = -1;
     os::Descriptor lock_;  ///< on the folder; shows that its owner is alive
 };

@@ -16,9 +16,9 @@
 namespace lockstep::lessons {
 
 /// A fresh folder in which a student's program is built and run. It contains the
-/// student's own files and nothing else of theirs; the rest comes from the kit. Other
-/// users cannot enter it, and it is removed with this object, or when the grader ends.
-/// The constructor throws std::system_error if the folder cannot be made.
+/// assignment's files as the student wrote them; the rest comes from the kit. Other users
+/// cannot enter it, and it is removed with this object, or when the grader ends. The
+/// constructor throws std::system_error if the folder cannot be made.
 class Workspace {
   public:
     /// Copies the files and builds the program. Returns the student's mistake, or
@@ -29,7 +29,7 @@ class Workspace {
 
     /// Returns the program that build() has made.
     StudentProgram program() const;
-    /// Returns how sources in the folder are built; the caller adds the sources.
+    /// Returns how to build sources in the folder; the caller adds the sources.
     BuildPlan plan(const std::vector<std::string>& compiler) const;
     const std::filesystem::path& folder() const { return folder_.path(); }
 
@@ -38,8 +38,8 @@ class Workspace {
     WorkFolder folder_;
 };
 
-/// Builds an empty program and runs it as a student's. Throws MissingError with what this
-/// machine lacks for that.
+/// Builds an empty program and runs it as a student's program. Throws MissingError with
+/// what this machine lacks for that.
 void require_can_grade(const std::vector<std::string>& compiler);
 
 /// Builds the handout, which always compiles. Called if a student's program could not be

@@ -24,7 +24,7 @@ struct Span {
     bool strong = false;
     bool emphasis = false;
     bool code = false;
-    std::string link;  ///< its target; empty for most
+    std::string link;  ///< the target; empty without a link
 
     bool looks_like(const Span& other) const {
         return strong == other.strong && emphasis == other.emphasis &&
@@ -57,7 +57,7 @@ struct Paragraph {
 
 /// Lines that stay as they are: code, a formula, a program's output.
 struct Listing {
-    std::string language;  ///< "cpp", "diff"; empty for most
+    std::string language;  ///< "cpp", "diff"; often empty
     std::string text;
     std::string place;  ///< of quoted code: "src/parallel/ring.cpp:18"
 };
@@ -116,8 +116,8 @@ struct FoldedChecks {
     std::vector<Words> checks;
 };
 
-/// A question that is asked before its answer is shown. prediction.hpp has its right
-/// answer and its remarks on wrong ones.
+/// A question that is asked before its answer is shown. prediction.hpp has the right
+/// answer, and remarks on wrong answers.
 struct Prediction;
 
 struct Question {

@@ -1,5 +1,5 @@
-// What findings draw of schedules and services. The first lesson has neither, and is
-// built without them.
+// How findings draw schedules and services. The first lesson has neither, and is built
+// without this file.
 
 #include <memory>
 #include <utility>

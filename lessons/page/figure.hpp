@@ -60,7 +60,7 @@ struct Figure {
     static Figure power(double value) { return {value, Unit::power}; }
 };
 
-/// Returns `over` divided by `under`.
+/// Returns the quotient.
 template <typename Numerator, typename Denominator>
 double ratio(Numerator numerator, Denominator denominator) {
     return static_cast<double>(numerator) / static_cast<double>(denominator);

@@ -86,8 +86,8 @@ class Filler {
         return all;
     }
 
-    /// Fills blocks from `at` on, up to a directive that ends something; returns its
-    /// index.
+    /// Fills blocks from `at` on, up to a directive that ends something. Returns the
+    /// directive's index.
     std::size_t fill_until_end(const Document& blocks, std::size_t at, Document& shown) {
         while (at < blocks.size()) {
             const Block& block = blocks[at];
@@ -115,8 +115,8 @@ class Filler {
         return kEnds.contains(word);
     }
 
-    /// Skips blocks up to a directive of `ends` that does not belong to an inner one.
-    /// Does not look at their values.
+    /// Skips blocks up to a directive of `ends` that does not belong to an inner
+    /// directive. Does not look at the values in these blocks.
     std::size_t skip_until(const Document& blocks, std::size_t at, const Ends& ends) {
         for (int depth = 0; at < blocks.size(); ++at) {
             const std::optional<Directive> directive = directive_of(blocks[at]);
@@ -221,7 +221,7 @@ class Filler {
                  prediction.name, prediction.right_choice);
     }
 
-    /// A hint for a wrong option must name an option; one for a wrong number, a number.
+    /// If the question has options, each hint must name an option; otherwise, a number.
     void require_hints(const Block& block, const Prediction& prediction) const {
         for (const Hint& hint : prediction.hints) {
             const bool is_option =
@@ -301,8 +301,8 @@ class Filler {
                 fmt::format("{}:{}", quote->file, quote->line)};
     }
 
-    /// Returns the code that an assignment asks for, after the text about it; if it is
-    /// hidden, the text that names the assignment.
+    /// Returns the text about the code that an assignment asks for, then the code. If
+    /// code is hidden, returns only a sentence that names the assignment.
     Document solution(const Block& block, const Directive& directive) const {
         Document code;
         if (!directive.rest.empty())
@@ -320,7 +320,7 @@ class Filler {
     }
 
     void fill_check(const Block& block, const Directive& directive, Document& shown) {
-        // "list.name" is a check of each row; its sentence is about all of them.
+        // "list.name" is a check of each row; its sentence is about all rows.
         const std::size_t dot = directive.name.rfind('.');
         const auto* rows = dot == std::string::npos
                                ? nullptr

@@ -160,7 +160,7 @@ constexpr std::string_view kNameGoesOn =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
 
 /// Returns the text for a name; none if it was not given. A check's name gives its
-/// figure; with ".bound" after it, its bound.
+/// figure; the name with ".bound" gives its bound.
 std::optional<std::string> text_called(const std::string& name, const Findings& found,
                                        const Wording& wording) {
     constexpr std::string_view kBound = ".bound";

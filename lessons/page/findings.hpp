@@ -70,7 +70,7 @@ struct MadeCheck {
 class Wording {
   public:
     virtual ~Wording() = default;
-    /// Returns a check's name in the record; empty if the page does not say.
+    /// Returns a check's name in the record; empty if the page gives none.
     virtual std::string check_label(const std::string& name) const = 0;
     /// Returns how a word from an experiment is written: "halving_doubling" as "halving,
     /// doubling". Most are written unchanged.
@@ -84,13 +84,13 @@ class Wording {
 /// table, or of another list, is a Findings object of its own.
 class Findings {
   public:
-    /// `wording` is that of the original page; it and `record` must outlive this.
+    /// `wording` is that of the original page. `wording` and `record` must outlive this.
     Findings(const Wording& wording, Record& record)
         : wording_(wording), record_(record) {}
 
     // Each function notes the line that gives the name.
 
-    /// Gives one name its value; with a list, several names.
+    /// Gives one name its value, or several names their values.
     template <typename Single>
     void give(const std::string& name, Single value, SourceLine at = SourceLine::here()) {
         put(Called(name) = std::move(value), at.text());
@@ -119,7 +119,7 @@ class Findings {
         SourceLine at = SourceLine::here()) {
         equal(name, Figure::count(figure), static_cast<double>(expected), at);
     }
-    /// Checks that a figure is at most `bound`; NaN never is.
+    /// Checks that a figure is at most `bound`. The check fails for NaN.
     void at_most(const std::string& name, Figure figure, double bound,
                  SourceLine at = SourceLine::here());
     void at_most(const std::string& name, double figure, double bound,
@@ -147,12 +147,12 @@ class Findings {
     void service(const std::string& name, ServiceTrace trace,
                  SourceLine at = SourceLine::here());
 
-    /// Returns all names that were given, including those of rows ("sizes.devices"), with
-    /// the line that gave each. For a name from a list, its place in the list follows:
-    /// "…:31, value 2".
+    /// Returns all names that were given, including names in rows ("sizes.devices"), with
+    /// the line of code that gave each name. For a name from a list, the name's place in
+    /// the list follows: "…:31, value 2".
     std::map<std::string, std::string> names() const;
 
-    /// A row also finds the values outside of it. Null if the name was not given.
+    /// A row also finds the values outside the row. Null if the name was not given.
     const Value* value(const std::string& name) const;
     const MadeCheck* check(const std::string& name) const;
     const Picture* picture(const std::string& name) const;
@@ -182,8 +182,8 @@ class Findings {
 };
 
 /// Replaces names by their values: "{rows} rows" becomes "100 rows". Other text in braces
-/// stays. Throws UsageError, beginning with `place`, for a name that was not given. A
-/// name with a question mark after it may be missing.
+/// stays. Throws UsageError, beginning with `place`, if a name was not given. A name with
+/// a question mark after it may be missing.
 std::string filled(std::string_view text, const Findings& found, const Wording& wording,
                    const std::string& place);
 

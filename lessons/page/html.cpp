@@ -63,7 +63,7 @@ std::string html_of(const Listing& listing) {
         listing.place.empty()
             ? ""
             : fmt::format("<figcaption>{}</figcaption>\n", xml_escaped(listing.place));
-    // It scrolls in a narrow window, so the keyboard must be able to reach it.
+    // Code scrolls in a narrow window, so the keyboard must be able to reach it.
     return fmt::format(
         "<figure class=\"listing\">{}<pre "
         "tabindex=\"0\"><code>{}</code></pre></figure>\n",

@@ -11,9 +11,9 @@ namespace lockstep::lessons {
 /// How pages look in a browser. Colours and sizes are in the style sheet, lessons/book/.
 struct HtmlLook {
     Language language = Language::english;
-    /// Returns a link's target, "F16.html" for "F16.md"; empty if there is no such page,
-    /// and then only the link's words are shown. Without this function links stay as they
-    /// are.
+    /// Returns a link's target: "F16.html" for "F16.md". If there is no such page,
+    /// returns an empty text, and only the link's words are shown. Without this function,
+    /// links stay unchanged.
     std::function<std::string(const std::string& link)> link_to = nullptr;
 };
 
@@ -27,7 +27,7 @@ std::string html_of(const Words& words, const HtmlLook& look);
 /// Returns a text's anchor, for an address after "#": "The cure" is "the-cure".
 std::string anchor_of(const std::string& text);
 
-/// Returns the definitions that all pictures of a page share, of idle time and arrows.
+/// Returns the definitions of idle time and arrows, which all pictures of a page share.
 std::string picture_definitions();
 
 }  // namespace lockstep::lessons

@@ -302,7 +302,7 @@ constexpr auto kChinese = std::to_array<Phrase>({
      "始，或除以总和）。细条：消息。"},
 });
 
-// Pictures and tables. Their words are put together elsewhere; {} is for any text.
+// Pictures and tables. Their words are put together elsewhere; {} stands for any text.
 constexpr auto kPictureWords = std::to_array<Phrase>({
     {"operation", "操作"},
     {"forward", "前向"},
@@ -506,7 +506,7 @@ std::string in_chinese(std::string_view english) {
                in_chinese(english.substr(end + 1));
     constexpr std::size_t kMostPlaces = 5;
     for (const Phrase& each : kPictureWords) {
-        // A word that is itself a pattern, "time in {}", is filled by the caller.
+        // The caller fills a word that is itself a pattern ("time in {}").
         if (each.english == english) return std::string(each.chinese);
         std::optional<std::vector<std::string>> values = matched(each.english, english);
         if (!values) continue;

@@ -9,8 +9,8 @@ namespace lockstep::lessons {
 /// The language in which pages are shown.
 enum class Language { english, chinese };
 
-/// Returns the language of a locale: "zh_CN.UTF-8" is Chinese. Locales without pages of
-/// their own get English.
+/// Returns the language of a locale: "zh_CN.UTF-8" is Chinese. A locale whose language
+/// has no pages gets English.
 Language language_of_locale(std::string_view locale);
 
 /// A sentence or a word; values replace its {}. A translation with another order of

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kRule = "---\n";
 
 /// Removes the lines "key: value" between two rules from the beginning of the text.
-/// Returns the number of lines.
+/// Returns the number of removed lines.
 int take_facts(std::string_view& text, std::map<std::string, std::string>& facts) {
     if (!text.starts_with(kRule)) return 0;
     int lines = 1;

@@ -13,8 +13,8 @@
 namespace lockstep::lessons {
 
 /// A part of a lesson's page under a heading "## Title {#name}". A section with a name is
-/// a step: the lesson has an experiment with that name. A section without one is shown at
-/// the end.
+/// a step: the lesson has an experiment with that name. A section without a name is shown
+/// at the end.
 struct PageSection {
     std::string name;
     std::string title;
@@ -65,8 +65,8 @@ class LessonPage : public Wording {
 };
 
 /// Returns the page's facts in its language: "About 20 minutes. After: column-linear.
-/// Assignment: column_row_linear." `after` is the text for the lessons before it, and
-/// `assignment` for its assignment.
+/// Assignment: column_row_linear." `after` is the text about the lessons before this one,
+/// and `assignment` the text about its assignment.
 std::string facts_text(const LessonPage& page, const std::string& after,
                        const std::string& assignment);
 
@@ -78,7 +78,7 @@ struct Directive {
     Words rest;         ///< after the braces
 };
 
-/// Returns the block's directive; none if it is not one.
+/// Returns the block's directive; none if the block is no directive.
 std::optional<Directive> directive_of(const Block& block);
 
 /// Whether a page quotes the code that an assignment asks for, or only names the
@@ -86,8 +86,8 @@ std::optional<Directive> directive_of(const Block& block);
 enum class Solutions : std::uint8_t { hidden, shown };
 
 /// Returns a step or section with its values filled in, its checks as sentences and its
-/// predictions as questions. Throws UsageError with file and line for a name that was not
-/// given, and for a directive that is unknown or not ended.
+/// predictions as questions. Throws UsageError with file and line if a name was not
+/// given, or if a directive is unknown or not ended.
 Document filled(const LessonPage& page, const Document& section, const Findings& found,
                 Language language, Solutions solutions = Solutions::hidden);
 

@@ -32,7 +32,7 @@ void for_each_child(cmark_node* node, const Take& take) {
         take(child);
 }
 
-/// Appends the text of a node, in its style there.
+/// Appends the text of a node, in the node's style.
 void append(Words& words, cmark_node* node, Span look) {
     const auto say = [&](std::string text) {
         look.text = std::move(text);

@@ -115,7 +115,7 @@ std::vector<double> meanings(std::string_view text, const Figure& answer) {
     return {*value};
 }
 
-/// Returns a remark on a wrong number of any question.
+/// Returns a remark on a wrong number; it suits any question.
 const char* remark_on(double value, const Figure& answer) {
     const char* const direction =
         value < answer.value ? "The answer is larger." : "The answer is smaller.";

@@ -40,8 +40,8 @@ struct Prediction {
 /// Returns the letter of an option: "a" for the first.
 std::string letter_of(std::size_t choice);
 
-/// Returns "6,000 bytes". For an option, returns its letter and, if it is a sentence, its
-/// words: "b, stage 3".
+/// Returns "6,000 bytes". For an option, returns the letter and, if the option is one
+/// paragraph, its words: "b, stage 3".
 std::string answer_text(const Prediction& prediction,
                         Language language = Language::english);
 

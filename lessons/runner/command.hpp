@@ -40,7 +40,7 @@ struct LessonRequest {
     std::string slug;
     LessonOptions options;
     bool html = false;  ///< as a page for a browser
-    /// The program's words; with --backend nccl they start it again for each rank.
+    /// The program's words, which start it again for each rank with --backend nccl.
     std::vector<std::string> words;
 };
 
@@ -70,7 +70,7 @@ struct BackendsRequest {
 
 /// Times and draws a pipeline schedule.
 struct ScheduleRequest : ScheduleSettings {
-    bool with_messages = false;  ///< planned, unless an option says how
+    bool with_messages = false;  ///< planned, or as an option says
     bool json = false;
     bool spans = false;
     std::optional<std::filesystem::path> svg;

@@ -186,7 +186,7 @@ int settled_ranks(const BackendsRequest& request, const LessonOptions& asked,
 
 void refuse_placement(const gpu::Placement& placement) {
     // The other ranks end without a message. If they failed, a launcher might kill rank 0
-    // before it prints its own.
+    // before rank 0 prints its message.
     require(placement.rank != 0,
             "compare --backends starts the processes of both runs itself, but {} started "
             "{} of compare: run it without {}",
@@ -232,8 +232,8 @@ bool was_stopped(const std::string& document) {
     return parsed(document).contains("diagnosis");
 }
 
-/// Returns this program's exit status for a run that left no record. Explains it on
-/// standard error, in the lesson's own words if it printed any.
+/// Returns this program's exit status for a run that left no record. Explains the missing
+/// record on standard error, in the lesson's own words if it printed any.
 int explain_lost_run(const os::Child& child, const std::string& backend) {
     std::string text = child.errors;
     const bool signalled = child.status > 128;

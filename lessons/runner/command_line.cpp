@@ -51,7 +51,7 @@ Language language_of(std::optional<Language> asked) {
 int run_main(int count, char** words,
              const std::function<int(const std::vector<std::string>& words)>& carry_out) {
     guard_standard_streams();
-    // A file over its limit is an error of write() and must not kill the program.
+    // If a file exceeds its limit, write() must fail, but the program must not be killed.
     std::signal(SIGXFSZ, SIG_IGN);
     try {
         const std::vector<std::string> arguments(words + (count > 0 ? 1 : 0),

@@ -142,7 +142,7 @@ MeshOptions spread_of(const MeshRequest& request) {
     options.schedule = request.schedule.value_or(options.schedule);
     options.chunks = request.chunks.value_or(1);
     const int stages = request.shape.has("pp") ? request.shape.size("pp") : 1;
-    options.micro_batches = stages;  // it does not change who holds what
+    options.micro_batches = stages;  // does not change what ranks hold
     return options;
 }
 

@@ -200,8 +200,8 @@ struct NewFile {
     std::string text;
 };
 
-/// Makes the contents of the files that are asked for. Throws UsageError if one cannot be
-/// made.
+/// Makes the contents of the files that are asked for. Throws UsageError if the contents
+/// of a file cannot be made.
 std::vector<NewFile> new_files(const ScheduleRequest& request,
                                const ExaminedSchedule& found) {
     require(!request.svg_period || found.period.has_value(), [&] {

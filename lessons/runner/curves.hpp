@@ -16,8 +16,8 @@ struct Curves {
         names.push_back(name);
         losses.push_back(std::move(curve));
     }
-    /// Returns the largest difference between any curve and the first one at any step;
-    /// NaN if there is a NaN.
+    /// Returns the largest difference from the first curve, over all curves and steps;
+    /// NaN if any value is NaN.
     double widest_gap() const;
     /// Gives some steps of each curve: rows of `list` with "step" and each curve's name.
     void give(Findings& found, const std::string& list) const;

@@ -27,7 +27,7 @@ Json json_of(const Command& command) {
                 {"options", std::move(options)}};
 }
 
-/// Returns whether other commands are part of this one; then only those are described.
+/// Returns whether the command has subcommands; then only these are described.
 bool has_commands(const CommandLine& line, const Command& command) {
     return std::ranges::any_of(line.commands(), [&](const Command& other) {
         return other.name().starts_with(command.name() + " ");

@@ -13,7 +13,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Replaces the first number of a text such as "Line 16:" by "{}", and returns it.
+/// Replaces the first number in a text ("Line 16:") by "{}", and returns the number.
 std::string take_number(std::string& text) {
     const auto is_digit = [](char letter) {
         return std::isdigit(static_cast<unsigned char>(letter)) != 0;

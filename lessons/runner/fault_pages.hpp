@@ -7,8 +7,8 @@
 
 namespace lockstep::lessons {
 
-/// Returns the page on a kind of mistake, "F16", or the page on all of them, "README";
-/// empty if there is none. Parts without a translation are in English.
+/// Returns the page on one kind of mistake ("F16") or on all kinds ("README"); empty if
+/// there is none. Parts without a translation are in English.
 Document fault_page(const std::string& id, Language language);
 
 }  // namespace lockstep::lessons

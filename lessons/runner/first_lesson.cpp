@@ -1,5 +1,5 @@
 // The first lesson as a program of its own. It is made of half of the sources, so a
-// reader can begin while nobody has built the rest.
+// reader can begin before the other half is built.
 
 #include <any>
 

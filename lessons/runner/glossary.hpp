@@ -11,7 +11,7 @@ namespace lockstep::lessons {
 /// An entry of the glossary: a word, or one meaning of a letter.
 struct GlossaryEntry {
     std::vector<std::string> names;  ///< "send" and "recv"
-    std::string where;               ///< of a letter: "lesson 6"
+    std::string where;               ///< for a letter: "lesson 6"
     Document text;
 };
 

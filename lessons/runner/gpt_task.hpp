@@ -33,7 +33,7 @@ struct GptTask {
     ParameterInit init(Device& device) const { return {device, dtype, seed, ""}; }
 };
 
-/// Makes a task from the text of --text, or else from the lessons' own text. It has
+/// Makes a task from the text of --text, or else from the lessons' own text. The task has
 /// `batch` sequences per step, the settings `steps` and `learning_rate` (the lesson must
 /// declare them), and the options' dtype and seed. `sizes` returns the model's sizes for
 /// the number of different characters. Throws UsageError if the task is too large or too
@@ -42,8 +42,8 @@ std::shared_ptr<const GptTask> make_gpt_task(
     const LessonOptions& options, std::int64_t batch,
     const std::function<GptSizes(std::int64_t vocabulary)>& sizes);
 
-/// Throws UsageError unless the value of the setting `key` is a multiple of `by`, because
-/// `what` ("the heads") divide it into equal parts.
+/// Throws UsageError unless the value of the setting `key` is a multiple of `parts`,
+/// because `what` ("the heads") divide the value into equal parts.
 void require_shared_out(const std::string& key, std::int64_t value, std::int64_t parts,
                         const std::string& what);
 
@@ -81,7 +81,7 @@ void train_gpt(Rank& rank, Module& gpt, const GptTask& task, const Loss& loss,
 RunReport train_gpt_alone(Cluster& cluster, const GptTask& task, int micro_batches,
                           const Advance& advance = {});
 
-/// Adds everything that another program needs to train the same.
+/// Adds everything that another program needs to repeat the training.
 void record_gpt_inputs(Record& record, const GptTask& task);
 
 /// Adds the results of a training run under the name `variant`: its losses, and what

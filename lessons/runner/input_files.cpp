@@ -44,7 +44,7 @@ std::vector<std::int32_t> code_points(std::string_view bytes, const std::string&
     return points;
 }
 
-/// Replaces each code point by its index among the distinct ones, and returns those.
+/// Replaces each code point by its index in the vocabulary, and returns the vocabulary.
 std::u32string number_by_vocabulary(std::vector<std::int32_t>& points) {
     constexpr std::size_t kCodePoints = 0x110000;
     constexpr std::int32_t kAbsent = -1;

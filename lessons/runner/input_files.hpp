@@ -13,12 +13,12 @@ namespace lockstep::lessons {
 
 inline constexpr std::size_t kLargestInputBytes = std::size_t{64} << 20;
 
-// Files or pipes that a learner brings. Each function that loads one throws as
-// read_text_input in src/report/files.hpp does, with this limit.
+// Files or pipes that a learner brings. Each function that loads such a file throws what
+// read_text_input in src/report/files.hpp throws, with this limit.
 
 /// A text as a character-level language model reads it.
 struct Text {
-    std::u32string vocabulary;      ///< its distinct code points, ascending
+    std::u32string vocabulary;      ///< the text's distinct code points, ascending
     std::vector<std::int32_t> ids;  ///< each character's index in the vocabulary
 };
 
@@ -32,7 +32,7 @@ Text read_text(std::string_view bytes, const std::string& name,
                std::int64_t least_characters = 1);
 
 /// Returns the entropy in nats per character if each character is drawn only by its
-/// frequency, independent of those before.
+/// frequency, independent of the characters before.
 double unigram_entropy(const Text& text);
 
 /// Returns the text that lessons train on. The build makes it from

@@ -33,8 +33,8 @@ struct LessonOptions : Options {
     std::optional<std::filesystem::path> data;
     bool json = false;
 
-    /// The end of a message that refuses one rank: says where the one comes from, unless
-    /// it was asked for.
+    /// The end of a message that refuses a run on one rank. Says why there is only one
+    /// rank, unless the user asked for it.
     std::string gpus_hint() const {
         return backend == "nccl" && ranks == 1
                    ? "; with --backend nccl the default is the number of GPUs of this "
@@ -73,7 +73,7 @@ std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks, const ClusterSpec& 
 
 /// One step: its title, and a function that runs it and returns what it shows. Later
 /// steps may use results of earlier ones in the lesson. If only one step is asked for,
-/// those before it run without output. The end of a lesson is a step without a title.
+/// the steps before it run without output. The end of a lesson is a step without a title.
 struct Step {
     std::string title;
     std::function<Document()> run;
@@ -86,16 +86,15 @@ struct Experiment {
     std::function<void(Findings&)> run;
 };
 
-/// A lesson's experiments and what they share. Everything that it records goes into
-/// `record`, whose options are set already. `options` and `record` must outlive the
-/// lesson.
+/// A lesson's experiments and what they share. The lesson records everything in `record`,
+/// which has its options already. `options` and `record` must outlive the lesson.
 class Lesson {
   public:
     Lesson(const LessonOptions& options, Record& record)
         : options_(options), record_(record) {}
     virtual ~Lesson() = default;
 
-    /// In any order: the page decides.
+    /// In any order, because the page decides the order.
     std::vector<Experiment> experiments;
 
     const LessonOptions& options() const { return options_; }
@@ -111,7 +110,7 @@ class Lesson {
     /// Makes virtual devices in this process, for runs that do not depend on the backend.
     std::unique_ptr<Cluster> virtual_devices(int ranks, bool trace = false) const;
 
-    // Each adds something to the record under the name.
+    // Each function adds something to the record under that name.
     void record_input(const std::string& name, const HostTensor& tensor) {
         record_.inputs.insert_or_assign(name, tensor);
     }
@@ -143,8 +142,8 @@ class Lesson {
     Record& record_;
 };
 
-/// An experiment that is a function. It may take the data that the lesson's experiments
-/// share.
+/// An experiment that is a function. A parameter may be the data that the lesson's
+/// experiments share.
 template <typename Shared>
 struct ExperimentOf {
     ExperimentOf(std::string called, void (*function)(Shared&, Findings&))
@@ -188,7 +187,7 @@ struct LessonEntry {
     int default_ranks = 4;
     int least_ranks = 1;
     int most_ranks = sim::ClusterOptions::kMaxRanks;
-    std::vector<Setting> settings;  ///< in addition to those of every lesson
+    std::vector<Setting> settings;  ///< in addition to the settings of every lesson
     bool takes_text = false;
     bool takes_data = false;
     /// Reads --text, --data and the settings, so that errors in them are reported before
@@ -196,14 +195,14 @@ struct LessonEntry {
     std::function<std::unique_ptr<Lesson>(const LessonOptions&, Record&)> make;
 };
 
-/// Returns the lesson's page: the original, or its parts in a language.
+/// Returns the lesson's page: the original, or its parts in another language.
 LessonPage page_of(const LessonEntry& lesson, Language language = Language::english);
 
 /// The steps of a lesson: its page, with the results of its experiments.
 class LessonSteps {
   public:
-    /// `lesson` and `record` must outlive it. Throws UsageError if the page does not have
-    /// the lesson's steps.
+    /// `lesson` and `record` must outlive this. Throws UsageError if the page does not
+    /// have the lesson's steps.
     LessonSteps(const LessonEntry& entry, Lesson& lesson, Language language,
                 Record& record, Solutions solutions = Solutions::hidden);
     LessonSteps(const LessonSteps&) = delete;
@@ -221,7 +220,7 @@ class LessonSteps {
 
     Language language_;
     Solutions solutions_;
-    LessonPage original_;  ///< its labels are those of the record
+    LessonPage original_;  ///< the record has its labels
     LessonPage shown_;
     Findings found_;
     std::vector<Step> steps_;
@@ -230,19 +229,19 @@ class LessonSteps {
 /// All lessons, in the order of the course.
 const std::vector<LessonEntry>& catalogue();
 
-/// Returns their names.
+/// Returns the names of all lessons.
 std::vector<std::string> lesson_slugs();
 
 /// Returns the lesson with this name; throws UsageError with all names if there is none.
 const LessonEntry& find_lesson(const std::string& slug);
 
 /// Returns the options for this machine: see programs::resolved. Also throws UsageError
-/// for a file that not all processes of nccl could read.
+/// if some processes of nccl could not read a file.
 LessonOptions resolved(LessonOptions options, int default_ranks,
                        const std::optional<gpu::Placement>& placement);
 
-/// Throws UsageError, "--text FILE: <reason> must be a regular file", if --text or --data
-/// is a pipe or another stream, which can be read only once.
+/// Throws UsageError ("--text FILE: <reason> must be a regular file") if --text or --data
+/// is a pipe or another stream. Streams can be read only once.
 void require_regular_files(const LessonOptions& options, const std::string& reason);
 
 /// Throws UsageError if the lesson does not run on this number of ranks.

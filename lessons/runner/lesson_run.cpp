@@ -89,7 +89,7 @@ struct LessonRun {
 
 /// Returns one JSON document: the lesson's options, its steps with the checks of each,
 /// metrics.json, and the diagnosis if a mistake ended the run. In that case the steps are
-/// those before it. `checks_after` has the number of checks after each step.
+/// those before the mistake. `checks_after` has the number of checks after each step.
 std::string LessonRun::json(const std::vector<std::size_t>& checks_after) const {
     const Json metrics = Json::parse(metrics_json(record));
     Json steps_run = Json::array();
@@ -122,8 +122,8 @@ void LessonRun::leave_record() const {
            [&](const auto& folder) { write_record(folder, record); });
 }
 
-/// A run that ended with a mistake leaves the record so far. This must not hide the
-/// mistake.
+/// A run that ended with a mistake leaves the record so far. A failure to write the
+/// record must not hide the mistake.
 void LessonRun::leave_stopped_record(const FaultError& fault) {
     record.stopped_by(fault);
     if (!options.out) return;
@@ -220,7 +220,7 @@ Step LessonRun::end(Notebook& notebook) {
             }};
 }
 
-/// Returns the step to begin at, from 0: the one asked for, or where the reader stopped.
+/// Returns the step to begin at, from 0: the chosen step, or where the reader stopped.
 std::size_t LessonRun::first_step(const Notebook& notebook) const {
     if (options.step) return static_cast<std::size_t>(*options.step) - 1;
     if (options.from) return static_cast<std::size_t>(*options.from) - 1;

@@ -7,7 +7,7 @@
 
 namespace lockstep::lessons {
 
-/// Called once the steps are known. It may change them; or it runs them itself and
+/// Called once the steps are known. It may change the steps. Or it runs the steps and
 /// returns false, which ends the lesson.
 using Direction = std::function<bool(std::vector<Step>& steps)>;
 

@@ -36,8 +36,8 @@ struct LessonNotes {
     std::string record;
 };
 
-/// A learner's progress in a lesson: the step to continue at, and notes, in a file. A
-/// notebook without a file is forgotten at its end.
+/// A learner's progress in a lesson: the step to continue at, and notes, in a file.
+/// Without a file, the notebook is lost when the program ends.
 class Notebook {
   public:
     Notebook() = default;
@@ -54,7 +54,7 @@ class Notebook {
     /// The notes of all options, by key.
     const std::map<std::string, LessonNotes>& notes() const { return notes_; }
 
-    // Each is written to the file at once. If that fails, the lesson continues.
+    // Each of these writes the file at once. If that fails, the lesson continues.
     void reach(std::size_t step);
     void finish(const std::string& metrics);
     void put(const std::string& prediction, Answer answer);

@@ -6,7 +6,7 @@ namespace {
 
 constexpr const char* kNoMoreSteps = "end";
 
-/// On rank 0: tells the others of each step before it runs.
+/// On rank 0: announces each step to the other ranks before running it.
 void lead(gpu::Control& control, std::vector<Step>& steps) {
     for (std::size_t index = 0; index < steps.size(); ++index)
         steps[index].run = [&control, index, run = steps[index].run] {
@@ -15,7 +15,7 @@ void lead(gpu::Control& control, std::vector<Step>& steps) {
         };
 }
 
-/// On the others: runs what rank 0 runs.
+/// On the other ranks: runs the steps that rank 0 announces.
 void follow(gpu::Control& control, std::vector<Step>& steps) {
     for (;;) {
         const std::string next = control.broadcast({});

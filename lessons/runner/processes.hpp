@@ -13,7 +13,7 @@ namespace lockstep::lessons {
 /// Runs a lesson with --backend nccl, with one process per rank. If no launcher started
 /// this process as one of several, it starts a copy of itself for each rank. All
 /// processes run the same steps as rank 0. Only rank 0 shows and records them. The first
-/// failure of any process ends all, with its status; rank 0 prints it.
+/// failure of any process ends all processes with its status; rank 0 prints it.
 int run_on_processes(const LessonEntry& lesson, const LessonOptions& options,
                      const std::optional<gpu::Placement>& placement,
                      const std::vector<std::string>& arguments);

@@ -22,7 +22,7 @@ void declare_commands(CommandLine& line) {
 
 namespace {
 
-/// Takes a command's result if it is one of these requests.
+/// Stores a command's result in `request` if it is one of these requests.
 template <typename... Requests>
 void take(Request& request, const std::any& made, const std::variant<Requests...>&) {
     const auto take_one = [&](const auto* value) {

@@ -153,7 +153,7 @@ std::string Reader::prompt(Position next) const {
         fmt::format("[Enter] {}", said(look_.language, lesson_ends    ? "end"
                                                        : step_follows ? "next step"
                                                                       : "more"));
-    // In a narrow window, show as many as fit; the most important ones come first.
+    // In a narrow window, show only keys that fit; the most important keys are first.
     const std::vector<std::string> others{say("q", "quit"), say("?", "help"),
                                           say("b", "back"),
                                           step_ends ? "" : say("n", "next step")};

@@ -16,13 +16,13 @@
 namespace lockstep::lessons {
 
 /// Leads a learner through the steps of a lesson, a screen at a time: it shows as many
-/// blocks as fit, then waits for a key. It asks predictions before it shows the text
-/// after them, and keeps their answers. Each step is run once. The window's size is read
-/// for each screen. In a pipe everything is printed at once, with the answers.
+/// blocks as fit, then waits for a key. It asks for each prediction before it shows the
+/// text that follows, and keeps the answer. Each step is run once. The window's size is
+/// read for each screen. In a pipe everything is printed at once, with the answers.
 class Reader {
   public:
-    /// `waits`: waits for keys; then both ends must be terminals. `notebook` must outlive
-    /// it.
+    /// `waits`: waits for keys; then input and output must be terminals. `notebook` must
+    /// outlive this object.
     Reader(std::vector<Step> steps, TextLook look, bool waits, Notebook& notebook)
         : steps_(std::move(steps)), look_(look), waits_(waits), notebook_(notebook) {}
 
@@ -54,12 +54,12 @@ class Reader {
     void settle_known(std::size_t step);
 
     std::optional<std::size_t> lead_through();
-    /// Returns where the screen begins that a key (or an answer) asks for.
+    /// Returns the beginning of the screen that a key (or an answer) asks for.
     Position place_after(std::optional<Key> key, Position from, const Screen& screen);
     Screen show_screen(Position from, std::size_t most_lines);
     std::size_t rows() const;
-    /// Asks the question at the end of a screen. Returns the learner's key if there was
-    /// one instead of an answer; to go on counts as passing.
+    /// Asks the question at the end of a screen. Returns the key if the learner typed one
+    /// instead of an answer; n and s then skip the question.
     std::optional<Key> ask(Position question);
     /// Waits for a key after a screen without a question; shows help if asked.
     Key key_behind(const Screen& screen);
@@ -85,7 +85,7 @@ Document outcome_of(const Prediction& prediction, const Answer& answer,
 
 /// Prints a page without questions, in the form that suits standard output.
 void print_document(const Document& page);
-/// Prints a command's results, and the file of the picture if it has written one.
+/// Prints a command's results, and the picture's file if the command wrote one.
 void print_found(Document page, const std::optional<std::filesystem::path>& picture);
 
 }  // namespace lockstep::lessons

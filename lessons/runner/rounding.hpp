@@ -13,8 +13,8 @@ namespace lockstep::lessons {
 /// In f32 and f64 each term of a sum is rounded, and the bounds are given. In bf16, sums
 /// are in f32, and a number is rounded when it is stored. With ε = 2^-7 from one number
 /// to the next, each of K successive stores adds an error whose deviation is at most
-/// ε/√12. For two ways together that is ε √(K/6). The bound is √K ε, two and a half times
-/// as large.
+/// ε/√12. The difference of two ways has the deviation ε √(K/6). The bound is √K ε, two
+/// and a half times this deviation.
 struct RoundingBound {
     double f32;
     double f64;
@@ -31,7 +31,7 @@ constexpr int block_stores(int devices) {
     return 24 + 4 * devices;
 }
 
-/// The same for a loss at any training step; in bf16, relative to the first loss. The
+/// The bound for a loss at any training step; in bf16, relative to the first loss. The
 /// errors of many tokens average out. But they are larger at a step at which momentum
 /// carries the parameters over a ridge.
 inline double loss_bound(DType dtype, int stores, const std::vector<double>& losses,

@@ -27,7 +27,7 @@ void print(std::string_view text);
 class Progress {
   public:
     virtual ~Progress() = default;
-    /// `done` of the total is done. Cheap, so it may be called often.
+    /// `done` says how much of the total is finished. Cheap, so it may be called often.
     virtual void advance(std::int64_t done) = 0;
 };
 
@@ -35,13 +35,13 @@ class Progress {
 /// otherwise shows nothing. The line appears after a second, changes at most ten times a
 /// second, and is erased with the object. `total` is the last value for advance().
 std::unique_ptr<Progress> show_progress(const std::string& what, std::int64_t total);
-/// The same, as a function that is called with the number that is done.
+/// The same, as a function that is called with the number of finished units.
 std::function<void(int done)> advancing(const std::string& what, std::int64_t total);
 
 /// What a learner can ask for at a prompt, or that the window has a new size.
 enum class Key { next, back, step, all, quit, help, resized };
 
-/// Returns a key's meaning: Enter and Space, b, n, s, q or Ctrl-D, ?; none for others.
+/// Returns a key's meaning: Enter, Space, b, n, s, q, Ctrl-D or ?; none for other keys.
 std::optional<Key> key_called(char key);
 
 /// Shows a prompt on the terminal, waits for one of its keys, and erases the prompt.

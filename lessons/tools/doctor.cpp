@@ -48,8 +48,8 @@ namespace {
 const std::string kBoth = "--backend cuda and --backend nccl";
 const std::string kPackages = "; NVIDIA's apt repository has the packages:";
 
-/// Returns whether an NCCL, such as "2.28.9", has the calls that were new in 2.28. They
-/// are used if the NCCL that this was built with has them.
+/// Returns whether a version of NCCL, such as "2.28.9", has the calls that are new in
+/// 2.28. Lockstep uses these calls if it was built with an NCCL that has them.
 bool has_all_to_all(const std::string& version) {
     int major = 0;
     int minor = 0;
@@ -61,7 +61,7 @@ Finding driver_finding(const gpu::Survey& survey) {
     if (survey.problem.empty() || !survey.gpus.empty())
         return {"driver", true, "up to CUDA " + survey.driver, "", ""};
     const std::string part = survey.driver.empty() ? "driver" : "driver and GPU";
-    // An empty text gives 0: there is none.
+    // The text is empty without a driver, which gives 0.
     const bool too_old = std::strtod(survey.driver.c_str(), nullptr) <
                          std::strtod(survey.cuda.c_str(), nullptr);
     if (!too_old) return {part, false, survey.problem, kBoth, ""};
@@ -110,7 +110,7 @@ std::vector<Finding> gpu_findings(const gpu::Survey& survey) {
     if (!survey.built)
         return {{"GPU twin", false, survey.problem, kBoth + kPackages,
                  "sudo apt-get install cuda-toolkit libnccl-dev"}};
-    // It exists but could not be loaded, so its version is unknown.
+    // The GPU twin exists but could not be loaded, so its CUDA version is unknown.
     if (survey.cuda.empty()) return {{"GPU twin", false, survey.problem, kBoth, ""}};
     std::vector<Finding> findings{
         {"GPU twin", true, "built against CUDA " + survey.cuda, "", ""},

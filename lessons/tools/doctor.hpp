@@ -11,10 +11,10 @@ namespace lockstep::lessons {
 struct Finding {
     std::string part;  ///< "driver"
     bool there = false;
-    std::string found;  ///< "CUDA 13.0"; if it is missing, why, in one sentence
-    // If it is missing:
+    std::string found;  ///< "CUDA 13.0", or a sentence: why it is missing
+    // Only for a missing part:
     std::string gives;    ///< "--backend cuda and --backend nccl"
-    std::string install;  ///< a command; empty if none would help
+    std::string install;  ///< a command; empty if no command would help
 };
 
 /// Returns the compiler and the libraries that this program was built with.

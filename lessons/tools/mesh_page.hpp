@@ -12,7 +12,7 @@ namespace lockstep::lessons {
 
 // The output of `lockstep mesh`.
 
-/// Which mesh to show, and what of it.
+/// Which mesh to show, and which parts of its description.
 struct MeshSettings {
     MeshShape shape;
     int per_node = 8;                              ///< devices per node
@@ -23,7 +23,7 @@ struct MeshSettings {
 /// Ranks that differ only along some axes: lines for one axis, planes for several.
 struct RankGroups {
     std::vector<std::string> axes;
-    std::vector<std::vector<int>> ranks;  ///< of each; together all ranks of the mesh
+    std::vector<std::vector<int>> ranks;  ///< by line or plane
     int fewest_nodes = 0;                 ///< the fewest nodes that a line spans
     int most_nodes = 0;
 
@@ -41,20 +41,20 @@ struct ExaminedMesh {
 };
 
 /// Finds lines and planes. If a rank is given and no planes are asked for, uses the
-/// planes of any two axes. Throws UsageError for a plane with an unknown or repeated
+/// planes of each pair of axes. Throws UsageError for a plane with an unknown or repeated
 /// axis, and for a rank that does not exist.
 ExaminedMesh examined_mesh(MeshSettings settings, std::optional<ModelOnMesh> model = {});
 
-/// Shows lines, planes and nodes, or only those of one rank; then who holds what of the
-/// model.
+/// Shows lines, planes and nodes, or only those of one rank. Then shows what each rank
+/// holds of the model.
 Document mesh_page(const ExaminedMesh& mesh);
 
-/// Returns all of it as one JSON document.
+/// Returns the same content as one JSON document.
 std::string mesh_json(const ExaminedMesh& mesh);
 
-/// Returns the ranks' coordinates, "pp 0, tp 0–1". Axes along which the ranks have all
-/// coordinates are left out; "all ranks" if that is each axis. Returns "ranks 0, 3" if
-/// the ranks are not such a block of the mesh.
+/// Returns the ranks' coordinates, "pp 0, tp 0–1". Leaves out axes along which the ranks
+/// have all coordinates. Returns "all ranks" if no axis is left, and "ranks 0, 3" if the
+/// ranks are not a block of the mesh.
 std::string where_text(const MeshShape& shape, const std::vector<int>& ranks);
 
 }  // namespace lockstep::lessons

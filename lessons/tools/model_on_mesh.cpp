@@ -94,8 +94,8 @@ GptSizes sizes_of(const programs::Settings& values) {
             sizes.dense_blocks, sizes.layers);
     block.experts.inner = values.integer("expert-inner", 0);
     block.experts.shared = values.integer("shared");
-    // The number of chosen experts does not change the parameters, but that many experts
-    // must exist.
+    // The number of chosen experts does not change the parameters, but there must be at
+    // least that number of experts.
     block.experts.gate.chosen = std::min<std::int64_t>(
         block.experts.gate.chosen, std::max<std::int64_t>(block.experts.count, 1));
     return sizes;
@@ -175,8 +175,8 @@ std::vector<std::string> pieces_of(const std::vector<std::string>& parameters) {
 
 namespace {
 
-/// Parts of parameters, each kept once: equal parts have the same number. If only shapes
-/// are computed, the ranks run one after another.
+/// Parts of parameters. Equal parts are kept once and have the same number. No lock is
+/// needed, because ranks that compute only shapes run one after another.
 class PartNumbers {
   public:
     int number_of(const Parameter& parameter) {
@@ -246,7 +246,7 @@ std::vector<SpreadParameter> spread_of(const PartsOfRanks& ranks,
 }
 
 /// Returns the parameters that are on the rank between steps. If a parameter has no value
-/// there, its shard takes its place.
+/// there, returns its shard instead.
 std::vector<Parameter*> held_between_steps(const GptOnMesh& gpt,
                                            const std::vector<Parameter*>& shards) {
     std::vector<Parameter*> held;
@@ -268,8 +268,8 @@ std::int64_t elements_of_all(const std::vector<Parameter*>& parameters) {
     return elements;
 }
 
-/// Limits the number of parameters on all ranks together, because each rank makes its
-/// own.
+/// Limits the sum of the ranks' numbers of parameters, because each rank makes its own
+/// parameters.
 void require_room(const MeshPlan& plan, const std::vector<std::string>& names) {
     constexpr std::int64_t kMost = 4'000'000;
     const auto of_experts = std::ranges::count_if(names, [](const std::string& name) {

@@ -37,7 +37,7 @@ struct SpreadParameter {
 /// What a rank holds of a model between two steps, without activations.
 struct RankHolding {
     std::int64_t numbers = 0;  ///< of values, without padding
-    std::int64_t updated = 0;  ///< numbers that it updates
+    std::int64_t updated = 0;  ///< numbers that the rank updates
     std::int64_t value_bytes = 0;
     std::int64_t gradient_bytes = 0;
     std::int64_t optimizer_bytes = 0;
@@ -46,13 +46,13 @@ struct RankHolding {
     bool operator==(const RankHolding&) const = default;
 };
 
-/// A GPT in bf16, spread over a mesh and trained by AdamW with f32 state: who holds what
-/// of it between two steps.
+/// What each rank holds between two steps of a GPT in bf16. The GPT is spread over a mesh
+/// and trained by AdamW with f32 state.
 struct ModelOnMesh {
     GptSizes sizes;
     MeshOptions options;
     std::vector<SpreadParameter> held;  ///< values, in the model's order
-    /// What ranks update, if that is not what they hold: ZeRO shards it.
+    /// What ranks update, if ZeRO makes this differ from what they hold.
     std::vector<SpreadParameter> updated;
     std::vector<RankHolding> ranks;
 
@@ -67,14 +67,14 @@ struct ModelOnMesh {
 ModelOnMesh model_on_mesh(const GptSizes& sizes, const MeshOptions& options);
 
 /// The layer of a parameter, and the rest of its name: "transformer.h.3." gives layer 3.
-/// If it belongs to no layer, -1 and the whole name.
+/// If the parameter belongs to no layer: -1 and the whole name.
 struct LayerName {
     int layer = -1;
     std::string rest;
 };
 LayerName layer_name(const std::string& parameter);
 
-/// Returns the parts of a model that these parameters are: "wte, wpe, layers 0–3".
+/// Returns these parameters as pieces of the model: "wte, wpe, layers 0–3".
 std::vector<std::string> pieces_of(const std::vector<std::string>& parameters);
 
 }  // namespace lockstep::lessons

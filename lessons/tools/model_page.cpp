@@ -81,15 +81,15 @@ struct Alike {
     std::vector<int> layers;
 };
 
-/// Returns the ranks' places in their stage, if a layer's parts are all on the same
-/// stages.
+/// Returns the ranks' places in their stage, if each stage has the same number of them;
+/// otherwise their places in the mesh.
 std::string where_within(const MeshShape& shape, const std::vector<int>& ranks) {
     const std::set<int> stages = stages_of(shape, ranks);
     std::vector<int> of_one;
     for (const int rank : ranks)
         if (shape.coordinate(rank, kStages) == *stages.begin()) of_one.push_back(rank);
     if (of_one.size() * stages.size() != ranks.size()) return where_text(shape, ranks);
-    // As if the mesh had only that stage.
+    // Compute places as if the mesh had only that stage.
     std::vector<MeshShape::Axis> axes;
     for (const MeshShape::Axis& axis : shape.axes())
         if (axis.name != kStages) axes.push_back(axis);

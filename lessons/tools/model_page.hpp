@@ -9,8 +9,8 @@
 
 namespace lockstep::lessons {
 
-/// Shows who holds what of a model on the mesh: the layers of each stage, the parts of
-/// each parameter, and the bytes; or everything that one rank holds.
+/// Shows what ranks hold of a model on the mesh: the layers of each stage, the parts of
+/// each parameter, and the bytes. Or shows everything that one rank holds.
 Document model_page(const MeshShape& shape, const ModelOnMesh& model,
                     std::optional<int> rank);
 

@@ -74,7 +74,7 @@ double read_memory(const std::string& option, const std::string& value) {
     return *read;
 }
 
-/// A generator has a name and needs sizes; a file has its own.
+/// A generator has a name and needs sizes; a file has its own sizes.
 void require_known(const ScheduleSettings& settings) {
     if (settings.is_file()) return;
     const std::vector<std::string>& names = schedule_names();
@@ -121,7 +121,7 @@ std::string option_of(const std::string& name) {
 TickedTimes times_of(const ScheduleSettings& settings, const LoadedSchedule& loaded) {
     const Schedule& schedule = loaded.schedule;
     const auto stages = static_cast<std::size_t>(schedule.stages);
-    // A chunk takes T / v if a stage takes T; a file has times for each part.
+    // Without a file's times, settings give the time T of a stage: a chunk takes T / v.
     const int v = schedule.chunks;
     WrittenTimes written = loaded.times.value_or(WrittenTimes{});
     const bool scaled = !loaded.times;
@@ -142,7 +142,7 @@ TickedTimes times_of(const ScheduleSettings& settings, const LoadedSchedule& loa
     return ticked(written, schedule, scaled ? v : 1);
 }
 
-/// Times that do not fit are the only error of a schedule without a problem.
+/// The schedule can run, so the only possible error is times that do not fit it.
 Examination timed(const Schedule& schedule, const ScheduleTimes& times) {
     try {
         times.require_fit(schedule);
@@ -152,7 +152,7 @@ Examination timed(const Schedule& schedule, const ScheduleTimes& times) {
     return examine_schedule(schedule, times);
 }
 
-/// Returns the file's memory, overridden by the settings': for a part, or for a chunk.
+/// Returns the memory of each part (or chunk) in the file. The settings override it.
 ScheduleMemory memory_of(const ScheduleSettings& settings, const LoadedSchedule& loaded) {
     const double v = loaded.schedule.chunks;
     ScheduleMemory memory = loaded.memory.value_or(KeptMemory{1 / v, 1 / v});
@@ -190,7 +190,8 @@ SchedulePicture picture_of(const Schedule& schedule, double ticks) {
 
 namespace {
 
-/// Returns the file's endless schedule, or the generator's. If there is none, says why.
+/// Returns the file's endless schedule, or the generator's. If the generator has none,
+/// `why_not` says why.
 std::optional<Schedule> endless(const ScheduleSettings& settings,
                                 const Schedule& schedule, std::string& why_not) {
     if (schedule.period) return schedule;

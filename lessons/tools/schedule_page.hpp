@@ -43,7 +43,7 @@ struct ScheduleSettings {
     /// For all chunks of a stage together.
     std::optional<double> memory_activation;
     std::optional<double> memory_weight;
-    /// If set, searches the best order of the same work in which no stage holds more.
+    /// If set, searches for the best order of the same work in which no stage holds more.
     std::optional<double> limit;
 
     bool is_file() const;
@@ -52,7 +52,7 @@ struct ScheduleSettings {
 
 /// Reads an option's value, "1,2.5,1". Throws UsageError with the option and the value.
 ScheduleSettings::Times read_times(const std::string& option, const std::string& value);
-/// Reads the time of a whole backward; each half takes half of it.
+/// Reads the time of a whole backward; each half of it takes half of that time.
 void read_backward(const std::string& option, const std::string& value,
                    ScheduleSettings& settings);
 /// Reads "planned", "groups", "in-place" or "by-direction"; throws UsageError otherwise.
@@ -60,8 +60,8 @@ MessagesAs read_messages_as(const std::string& option, const std::string& value)
 /// Reads an amount of memory.
 double read_memory(const std::string& option, const std::string& value);
 
-/// A generator has a name and needs sizes; a file has its own. Throws UsageError for an
-/// unknown name, or if a size is missing.
+/// A generator has a name and needs sizes; a file has its own sizes. Throws UsageError
+/// for an unknown name, or if a size is missing.
 void require_known(const ScheduleSettings& settings);
 
 /// Returns the generator's schedule. Throws UsageError if it cannot make one.
@@ -74,31 +74,31 @@ struct ExaminedSchedule {
     Timing timing;
     std::optional<PeriodTiming> period;  ///< if its middle can repeat forever
     std::string no_period = {};          ///< why there is no period
-    std::optional<double> limit;         ///< for the search of its order
-    std::vector<KnownOrder> known;       ///< other orders of its work, for comparison
+    std::optional<double> limit;         ///< of the search for a better order
+    std::vector<KnownOrder> known;       ///< other orders of the same work
     TimingJsonOptions shown;
     SchedulePicture picture;
 
-    /// Returns the picture; this object must outlive it.
+    /// Returns the picture. This object must outlive the picture.
     Chart chart() const { return schedule_chart(schedule, timing, picture); }
     SchedulePicture period_picture = {};
-    /// Returns the picture of the period, if there is one; this object must outlive it.
+    /// Returns the picture of the period, if there is one. This object must outlive it.
     Chart chart_of_period() const {
         return schedule_chart(period->sent, period->timing, period_picture);
     }
 };
 
-/// Times the schedule as the settings and its file say, and adds messages if they ask for
-/// them. Throws UsageError if the times do not fit its stages or its file's times, or if
-/// they are too large to count.
+/// Times the schedule as the settings and its file say, and adds messages if the settings
+/// ask for them. Throws UsageError if the times in the settings do not fit the stages or
+/// the file's times, or if they are too large to count.
 ExaminedSchedule examined(const ScheduleSettings& settings, LoadedSchedule loaded);
 
 /// Returns {"name", "problem", "cycle"} as JSON: the output of `--json` for a schedule
 /// that cannot run.
 std::string problem_json(const Schedule& schedule, const ScheduleProblem& problem);
 
-/// Returns its times and its period as one JSON document; with `spans`, also when each
-/// instruction begins and ends.
+/// Returns the schedule's times and period as one JSON document; with `spans`, also when
+/// each instruction begins and ends.
 std::string examined_json(const ExaminedSchedule& examined, bool spans = false);
 
 /// Returns a table of the order that was searched for and of the generators' orders.
@@ -107,8 +107,8 @@ Table known_table(const ExaminedSchedule& examined);
 Table bubble_table(const ExaminedSchedule& examined);
 /// Returns a table of what each stage does and holds.
 Table stage_table(const ExaminedSchedule& examined);
-/// Return tables of the period's length and bubble, and of what each stage holds in it
-/// and how stale its gradients are.
+/// Return two tables of the period. The first has its length and bubble; the second says
+/// what each stage holds and how stale its gradients are.
 Table period_table(const ExaminedSchedule& examined);
 Table period_stage_table(const ExaminedSchedule& examined);
 /// Returns the critical path in words.

@@ -140,7 +140,7 @@ class ServiceReader {
                              counted(mix.least_prompt)));
     }
 
-    /// Reads a number, or the least and the most.
+    /// Reads a number, or a minimum and a maximum.
     void range(const Json& value, const std::string& key, std::int64_t& least,
                std::int64_t& most) {
         if (!value.is_array()) {
@@ -343,11 +343,11 @@ ServiceOptions ServiceSettings::options(std::int64_t with_pages) const {
 
 namespace {
 
-/// The most that all requests ask for.
+/// Upper limits of what the requests ask for.
 struct Amounts {
     std::int64_t prompts = 0;  ///< tokens of all prompts
     std::int64_t outputs = 0;
-    std::int64_t longest = 0;  ///< most tokens of one request that go through the model
+    std::int64_t longest = 0;  ///< of a request: tokens that pass through the model
 };
 
 Amounts amounts_of(const ServiceSettings& settings) {
@@ -365,11 +365,11 @@ Amounts amounts_of(const ServiceSettings& settings) {
 }
 
 /// Limits the time and memory of a run: each device computes each pass layer by layer,
-/// and keeps a record of it.
+/// and records each layer.
 void require_time(const ServiceSettings& settings, const Amounts& amounts,
                   std::size_t runs) {
     constexpr double kMostLayers = 2e8;
-    constexpr double kLeastLayers = 6;  // a pass with fewer layers takes as much memory
+    constexpr double kLeastLayers = 6;  // a pass with fewer layers takes the same memory
     constexpr double kMostPromptTokens = 1e8;
     const BlockSizes& block = settings.sizes->block;
     const auto experts =

@@ -27,13 +27,13 @@ struct ServiceSettings {
     ClusterSpec cluster;
     std::filesystem::path cluster_file;  ///< empty for a cluster that is known by name
     DType dtype = DType::bf16;
-    std::optional<std::int64_t> pages;  ///< none: as many as fit
+    std::optional<std::int64_t> pages;  ///< none: all that fit
     std::int64_t page_rows = 16;
     bool reuse = true;
     BatchRules rules{};
     ServiceLimits limits{};
 
-    /// Random requests with the model's vocabulary; without it, the list is used.
+    /// Random requests with the model's vocabulary. If not set, the list is used.
     std::optional<RequestMix> mix;
     struct Asked {
         double arrival = 0;  ///< in seconds
@@ -54,23 +54,23 @@ struct ServiceSettings {
     ServiceOptions options(std::int64_t with_pages) const;
 };
 
-/// Reads a JSON file of at most 64 MiB. A cluster that is not a preset is a file,
-/// relative to this one. Throws UsageError with the file, the key and what was expected,
-/// and std::system_error if the file cannot be read.
+/// Reads a JSON file of at most 64 MiB. A cluster that is not a preset is a file in this
+/// file's folder. Throws UsageError with the file, the key and what was expected, and
+/// std::system_error if the file cannot be read.
 ServiceSettings load_service(const std::filesystem::path& file);
 /// Reads text; `name` is the file's name in messages.
 ServiceSettings read_service(const std::string& text, const std::string& name);
 
-/// Reads "dp=2,tp=4"; `what` is its name in messages.
+/// Reads "dp=2,tp=4"; `what` is the file's name in messages.
 std::vector<MeshShape::Axis> read_service_mesh(const std::string& what,
                                                const std::string& text);
 
 /// Throws UsageError if a setting that a run needs is missing, or if this number of runs
-/// would take too long or too much of this machine's memory.
+/// would need too much of this machine's time or memory.
 void require_possible(const ServiceSettings& settings, std::size_t runs = 1);
 
-/// Returns the requests in the order of their arrivals. If a rate is given, it replaces
-/// that of the mix.
+/// Returns the requests in the order of their arrivals. A given rate replaces the mix's
+/// rate.
 std::vector<Request> requests_of(const ServiceSettings& settings,
                                  std::optional<double> per_second = {});
 

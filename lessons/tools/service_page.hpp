@@ -13,7 +13,7 @@ namespace lockstep::lessons {
 /// in several tables, for several runs with one line per rate.
 Document service_page(const ExaminedService& service);
 
-/// Returns all of it as one JSON document; with `passes`, also each pass of each replica.
+/// Returns the same as one JSON document; with `passes`, also each pass of each replica.
 std::string service_json(const ExaminedService& service, bool passes = false);
 
 /// Returns a picture of a replica's requests.

@@ -26,8 +26,8 @@ sim::ClusterOptions cluster_of(const ServiceSettings& settings) {
     return options;
 }
 
-/// Runs a program on the devices of the service. If the library refuses it, or a device
-/// is full, the error is the file's.
+/// Runs a program on the devices of the service. If the library refuses the program, or a
+/// device is full, the error names the service's file.
 RunReport run_on(const ServiceSettings& settings, const Program& program) {
     try {
         return sim::make_cluster(cluster_of(settings))->run(program);
@@ -41,8 +41,8 @@ RunReport run_on(const ServiceSettings& settings, const Program& program) {
     }
 }
 
-/// Returns the number of pages that fit into most of a device's memory, next to the
-/// weights.
+/// Returns the number of pages that fit, together with the weights, into nine tenths of a
+/// device's memory.
 std::int64_t pages_that_fit(const ServiceSettings& settings,
                             const ServiceHolding& holding) {
     constexpr std::int64_t kMostOnAll = std::int64_t{1} << 24;
@@ -64,7 +64,7 @@ std::int64_t pages_that_fit(const ServiceSettings& settings,
 }  // namespace
 
 ServiceHolding holding_of(const ServiceSettings& settings) {
-    // All replicas hold the same, and so do the devices for prompts and the others.
+    // One replica is enough: the others hold the same, and so do devices for prompts.
     ServiceSettings one = settings;
     one.axes = {{"ep", settings.size("ep")}, {"tp", settings.size("tp")}};
     one.apart = false;
@@ -121,7 +121,7 @@ RunReport run_all(const ServiceSettings& settings, const ServicePlan& plan,
     });
 }
 
-/// Time 0 is when the weights are ready: subtracts that time from all times.
+/// Subtracts the time when the weights are ready from all times, so that it is time 0.
 void from_time(Picoseconds ready, std::vector<Request>& requests, Left& left) {
     for (Request& request : requests)
         request.arrival -= ready;

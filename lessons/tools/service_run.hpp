@@ -9,8 +9,8 @@
 
 namespace lockstep::lessons {
 
-/// What a device of a service holds before the first request; the largest among several
-/// devices.
+/// What a device of a service holds before the first request. Each value is the maximum
+/// over the devices.
 struct ServiceHolding {
     std::int64_t memory_bytes = 0;  ///< 0: unlimited
     std::int64_t weight_bytes = 0;
@@ -23,7 +23,7 @@ struct ServiceHolding {
 };
 
 /// Makes the model's parts on devices without numbers, and measures them. Throws
-/// UsageError if the number of pages is not known, or if they do not fit next to the
+/// UsageError if the number of pages is not known, or if the pages do not fit next to the
 /// weights.
 ServiceHolding holding_of(const ServiceSettings& settings);
 
@@ -52,11 +52,11 @@ struct ServiceOutcome {
     };
     Work prompts;                  ///< of devices that only compute prompts
     Work passes;                   ///< of the other devices
-    std::int64_t peak_bytes = 0;   ///< the most that a device has held
+    std::int64_t peak_bytes = 0;   ///< the maximum over all devices
     std::int64_t moved_bytes = 0;  ///< from devices that compute prompts to the others
 };
 
-/// Runs the service; if a rate is given, it replaces that of the mix.
+/// Runs the service; a given rate replaces the mix's rate.
 ServiceOutcome served(const ServiceSettings& settings, const ServiceHolding& holding,
                       std::optional<double> per_second = {});
 

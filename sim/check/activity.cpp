@@ -15,11 +15,11 @@ namespace lockstep::sim {
 
 namespace {
 
-/// If a device is full (F30), adds what the others hold: often only one is full.
+/// If a device is full (F30), adds what other devices hold: often only one is full.
 void add_memory_of_others(const Engine& engine, Diagnosis& diagnosis) {
     constexpr std::size_t kListed = 8;
     const int full = diagnosis.parties.front().ranks.front();
-    // Ranks that hold the same are one group; groups are in order of their lowest rank.
+    // Ranks that hold the same amounts are one group. Groups are in order of lowest rank.
     std::vector<std::pair<std::string, std::vector<int>>> groups;
     for (int rank = 0; rank < static_cast<int>(engine.ranks().size()); ++rank) {
         if (rank == full) continue;

@@ -15,7 +15,7 @@ struct Activity {
     int rank = 0;
     /// The operation that cannot go on; null if the rank has ended.
     const Posted* posted = nullptr;
-    /// The ranks that it waits for.
+    /// The ranks that this rank waits for.
     std::vector<int> awaits;
 
     bool ended() const { return posted == nullptr; }
@@ -23,17 +23,17 @@ struct Activity {
 
 Activity activity_of(const Engine& engine, int rank);
 
-/// Another rank waits for an operation of this rank on `team`: returns what delays it. A
-/// rank that has ended may have left an operation there without a wait; later operations
-/// queue behind it.
+/// Another rank waits for an operation of this rank on `team`: returns what delays that
+/// operation. A rank that has ended may have left an operation on `team` without a wait;
+/// later operations queue behind it.
 Activity activity_in(const Engine& engine, int rank, const Team& team);
 
 /// "all_reduce(sum, 1000 x f32) #3 of world".
 std::string text_of(const Posted& posted);
 std::string text_of(const PastOperation& past);
 
-/// Returns a rank's last operations, oldest first, without `now`: the operation that it
-/// is in, or null.
+/// Returns a rank's last operations, oldest first, without its current operation `now`
+/// (or null).
 std::vector<std::string> history_of(const Engine& engine, int rank, const Posted* now);
 
 /// Returns what several ranks do. Ranks that do the same are one party, with the history
@@ -41,12 +41,12 @@ std::vector<std::string> history_of(const Engine& engine, int rank, const Posted
 std::vector<Diagnosis::Party> parties_of(const Engine& engine,
                                          const std::vector<Activity>& activities);
 
-/// Completes a diagnosis. If the run used wait_any, adds that. If a device is full (F30),
-/// adds what the other devices hold. If the diagnosis has no time, adds the time, its
-/// parties' history and what the other ranks do.
+/// Completes a diagnosis. If the run used wait_any, says so. If a device is full (F30),
+/// adds what the other devices hold. If the diagnosis has no time, adds the time, the
+/// history of its parties and the activity of the other ranks.
 void complete(const Engine& engine, Diagnosis& diagnosis);
 
-/// Returns what the ranks do that are not in `told`.
+/// Returns the activity of all ranks that are not in `told`.
 std::vector<Diagnosis::Party> others_of(const Engine& engine,
                                         const std::vector<int>& told);
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // Which file finds which class of mistake (src/run/fault_text.cpp lists the classes). A
-// file is named after what it looks at, and has both the rule and the words for it.
+// file is named after the thing that it checks. It has both the rule and its messages.
 //
 // Always on, for calls that ranks make together and for runs that stop:
 //
@@ -35,8 +35,8 @@
 //
 // Watchers that follow values through memory are trackers (shadow) and know what made the
 // values (origin). gradient_terms finds no mistakes; if another watcher finds gradients
-// that differ, it tells which ranks' terms are missing. rollcall compares what members
-// say of one thing.
+// that differ, gradient_terms tells which ranks' terms are missing. rollcall compares
+// what members say about one thing.
 
 #include <cstdint>
 #include <memory>
@@ -49,39 +49,39 @@ namespace lockstep::sim {
 class Layouts;
 class TermsTracker;
 
-// Always on. The run is quiet in all of these but explain_open_works.
+// Always on. The run is quiet in all of these calls except explain_open_works.
 
-/// Returns why a collective cannot go on because its members passed different arguments,
-/// or a message because its send and recv differ. `posted` is any operation of it.
+/// Returns why a collective or a message cannot go on: its members passed different
+/// arguments, or its send and recv differ. `posted` is any of its operations.
 Diagnosis explain_difference(const Engine& engine, const Posted& posted);
 
 /// All members of a split have come: throws FaultError (F06) if they disagree about the
-/// groups that it makes. They may name one group differently, pass different lists of
-/// members, or make a group that is not what a member expects.
+/// new groups. They may name one group differently, pass different lists of members, or
+/// make a group that is not what a member expects.
 void require_same_groups(const Engine& engine, const Team& team, const Meeting& meeting);
 
-/// Returns why nothing can run any more; nothing if every rank has ended and nothing is
+/// Returns why no rank can run. Returns nothing if every rank has ended and no launch is
 /// left open.
 std::optional<Diagnosis> explain_stop(const Engine& engine);
 
-/// Returns who waits for whom. Ranks in one collective are one wait; they also wait for
-/// the ranks that passed other arguments to it. If many ranks wait for messages at one
-/// line, they are one wait for all of their peers.
+/// Returns which ranks wait for which. Ranks in one collective are one wait; they also
+/// wait for the ranks that passed other arguments to this collective. If many ranks wait
+/// for messages at one line, they are one wait for all of their peers.
 std::vector<Diagnosis::Wait> waits_of(const Engine& engine);
 
-/// Every rank has ended, and nothing is left open: returns what was never waited for
-/// (F19).
+/// Every rank has ended, and nothing is left open: returns the Work that no rank has
+/// waited for (F19).
 std::optional<Diagnosis> explain_unwaited(const Engine& engine);
 
-/// A member destroys its communicator: returns a mistake (F31) if its program could still
-/// wait for operations of it. Returns nothing if the program has dropped that Work: never
-/// waiting for it is another mistake.
+/// A member destroys its communicator: returns a mistake (F31) if the program could still
+/// wait for the communicator's operations. Returns nothing if the program has dropped the
+/// operations' Work: to never wait for Work is another mistake.
 std::optional<Diagnosis> explain_open_works(const Engine& engine, const Team& team,
                                             int member);
 
-/// Every rank has ended: returns a communicator that some of its ranks have destroyed,
-/// and others have kept beyond the end of their programs (F31). All ranks must destroy
-/// it.
+/// Every rank has ended: returns a communicator that some ranks have destroyed, while
+/// other ranks have kept it beyond the end of their programs (F31). All ranks must
+/// destroy it.
 std::optional<Diagnosis> explain_kept(const Engine& engine);
 
 /// Knows by which norms ranks have clipped their gradients.
@@ -96,7 +96,7 @@ class Clips {
     /// negative if it is not known.
     virtual std::int64_t clip_of(int rank, const Tensor& gradient) const = 0;
     /// Returns why this clip scales the two ranks' replicas of a gradient differently:
-    /// their norms count different gradients. Returns nothing if they count the same.
+    /// their norms count different gradients. Returns nothing if both count the same.
     virtual std::optional<Diagnosis> explain_unlike(int one, int other,
                                                     std::int64_t clip) const = 0;
 };
@@ -107,8 +107,8 @@ struct NormWatcher {
     const Clips* clips;
 };
 
-// Under CheckLevel::full. Watchers that ask for the layouts are told of a call before the
-// layouts are: they need the layouts from before the call.
+// Under CheckLevel::full. Watchers with Layouts as an argument see each call before the
+// Layouts do, because they need the layouts from before the call.
 
 std::unique_ptr<Watcher> watch_buffers(Engine& engine);
 std::unique_ptr<Watcher> watch_launch_order(Engine& engine);

@@ -1,4 +1,4 @@
-// Answers the engine's questions with the functions of check.hpp. It also compares what
+// Answers the engine's questions with the functions of check.hpp. Also compares what
 // programs pass to expect_replicated and declare_same.
 
 #include <algorithm>
@@ -40,7 +40,7 @@ Diagnosis explain_copies(const Rollcall::Roll& roll,
         difference.differing);
 }
 
-/// Every rank has ended: throws FaultError if one lacks a call that the others made.
+/// Every rank has ended: throws FaultError if a rank lacks a call that other ranks made.
 void require_all_expected(const Rollcall& rollcall) {
     const std::vector<const Rollcall::Roll*> rolls = rollcall.incomplete();
     if (rolls.empty()) return;

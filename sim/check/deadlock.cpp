@@ -28,9 +28,9 @@ struct Chain {
     bool circle = false;
 };
 
-/// Follows the waits from a rank until they end or form a circle. If a rank waits for one
-/// that has ended, follows that one, which is the cause; else the first that it waits
-/// for.
+/// Follows the waits from a rank until they end or form a circle. If a rank waits for an
+/// ended rank, follows the ended rank, which is the cause. Otherwise follows the first
+/// rank that it waits for.
 Chain follow(const Engine& engine, int start) {
     Chain chain;
     std::vector<int> place(engine.ranks().size(), -1);
@@ -55,8 +55,8 @@ Chain follow(const Engine& engine, int start) {
     return chain;
 }
 
-/// Returns the ranks that wait in the same collective, including the link's; for a
-/// message, only the link.
+/// Returns the ranks that wait in the link's collective, including the link's rank. For a
+/// message, returns only the link.
 std::vector<Activity> together_with(const Engine& engine, const Activity& link) {
     if (is_point_to_point(link.posted->operation.verb)) return {link};
     std::vector<Activity> all;
@@ -86,8 +86,8 @@ std::string wait_text(const std::vector<int>& ranks, const Activity& link) {
 
 using Exchanged = std::optional<std::pair<std::int64_t, std::int64_t>>;
 
-/// Returns how many messages rank `a` has sent to rank `b`, and `b` to `a`, over the
-/// communicators of the circle; nothing if a rank has sent to too many peers.
+/// Returns how many messages ranks `a` and `b` have sent to each other over the
+/// communicators of the circle. Returns nothing if a rank has sent to too many peers.
 Exchanged exchanged(const Chain& chain, int a, int b) {
     std::set<const Team*> teams;
     for (const Activity& link : chain.links)
@@ -107,9 +107,9 @@ Exchanged exchanged(const Chain& chain, int a, int b) {
 }
 
 /// Returns whether neighbours in the circle have exchanged different numbers of messages.
-/// Ranks that all do the same have not: in a ring, and in a swap of two ranks, each has
-/// sent the same number of messages to the next. A pipeline stage that is ahead has sent
-/// more activations to the next than it got gradients back.
+/// If all ranks do the same, as in a ring or a swap of two ranks, each has sent the same
+/// number of messages to the next rank. A pipeline stage that is ahead has sent more
+/// activations to the next stage than it got gradients back.
 bool exchanged_unlike(const Chain& chain) {
     std::set<Exchanged> seen;
     for (std::size_t i = 0; i < chain.links.size(); ++i)
@@ -133,9 +133,9 @@ bool at_unlike_phases(const Engine& engine, const Chain& chain) {
            });
 }
 
-/// Returns whether a circle of messages is one of pipeline stages, which each follow
-/// their own list. In a ring or an exchange all ranks do the same: they have exchanged
-/// the same numbers of messages, and are in the same phase.
+/// Returns whether the ranks of a circle of messages are pipeline stages. Each stage
+/// follows its own order. In a ring or an exchange all ranks do the same: they have
+/// exchanged the same numbers of messages, and are in the same phase.
 bool is_pipeline(const Engine& engine, const Chain& chain) {
     const bool is_exchange = std::any_of(
         chain.links.begin(), chain.links.end(),
@@ -143,8 +143,8 @@ bool is_pipeline(const Engine& engine, const Chain& chain) {
     return !is_exchange && (exchanged_unlike(chain) || at_unlike_phases(engine, chain));
 }
 
-/// Returns whether `is_it` is true for one of the rank's last calls on the communicator
-/// of `call`, before `call`.
+/// Returns whether `is_it` is true for one of the rank's last calls before `call` on the
+/// same communicator.
 template <typename IsIt>
 bool has_made(const Engine& engine, int rank, const Posted& call, IsIt&& is_it) {
     const RankState& state = *engine.ranks()[rank];
@@ -159,9 +159,9 @@ bool has_made(const Engine& engine, int rank, const Posted& call, IsIt&& is_it) 
     return false;
 }
 
-/// Returns whether a rank has passed the line at which the next one waits, and waits at a
-/// call that the next one has not made. If ranks made the same calls in another order,
-/// each would have made both.
+/// Returns whether a rank has passed the line at which the next rank waits, and waits at
+/// a call that the next rank has not made. If the ranks made the same calls in different
+/// orders, each would have made both calls.
 bool is_divergence(const Engine& engine, const Chain& chain) {
     const auto same_line = [](const PastOperation& past, const CommOperation& call) {
         return past.at == call.at;
@@ -196,8 +196,8 @@ constexpr const char* kMakesGroup =
     "in it, and all at the same place among their calls. Make the group before the "
     "condition or the loop. (A mesh makes a plane at the first call of Mesh::plane.)";
 
-/// Returns the likely cause if a group is made, or if all messages are sends or all are
-/// recvs; else null.
+/// Returns the likely cause if a rank of the circle makes a group, or if all wait in
+/// sends, or all in recvs; else null.
 const char* cause_of_circle(const Chain& chain, const std::string& fault) {
     if (std::ranges::any_of(chain.links, [](const Activity& link) {
             return link.posted->operation.verb == Verb::split;
@@ -391,7 +391,7 @@ std::optional<Diagnosis> explain_stop(const Engine& engine) {
 
 namespace {
 
-/// If at most this many ranks wait for messages at one line, each is listed.
+/// If at most this many ranks wait for messages at one line, each rank is listed.
 constexpr std::size_t kMostAlone = 8;
 
 /// Returns the ranks that passed other arguments to the same collective or message.
@@ -409,7 +409,7 @@ std::vector<int> opposed_to(const Posted& posted) {
 
 using Key = std::tuple<bool, int, std::uint64_t, std::string, std::string>;
 
-/// Returns a key that is the same for waits that are listed as one. It ignores peers.
+/// Returns a key that is the same for waits listed as one. The key ignores peers.
 Key key_of(const Posted& posted) {
     CommOperation operation;
     operation.verb = posted.operation.verb;
@@ -467,7 +467,7 @@ std::vector<Diagnosis::Wait> waits_of(const Engine& engine) {
         all.push_back(activity);
         waits.push_back(wait_of(activity));
     }
-    // A small circle is listed rank by rank. Waits that lead to it are not part of it.
+    // Lists a small circle rank by rank, without the waits that lead to it.
     std::vector<std::size_t> circle = circle_of(waits);
     if (circle.size() > kMostAlone) circle.clear();
     std::map<Key, std::vector<Activity>> grouped;

@@ -1,5 +1,5 @@
-// Checks norms of a model's gradients, from which clip factors are made. Several ranks
-// hold the gradients together.
+// Checks norms of a model's gradients, from which clip factors are made. Each rank may
+// hold only a part of the gradients.
 
 #include <algorithm>
 #include <limits>
@@ -26,7 +26,7 @@ namespace {
 
 /// A piece of a gradient that a rank holds, by the name of its parameter: elements
 /// [begin, end) of the `all` elements that have this name on the rank. `part` says which
-/// part of the parameter those are.
+/// part of the parameter these elements are.
 struct Held {
     int rank = 0;
     std::string name;
@@ -70,19 +70,19 @@ std::vector<Held> held_by(int rank, const Tensor& gradient) {
 /// How often a sum of squares counts each piece.
 using Terms = std::map<Held, int>;
 
-/// What is known of a value. A number may be a sum of squares of `terms`, or the clip
-/// factor that was made from one. `clip` is the number of the clip that made the factor
-/// or, of a gradient, of the clip that scaled it.
+/// What is known about a value. A number may be a sum of squares of `terms`, or the clip
+/// factor made from such a sum. `clip` is the number of the clip that made the factor or
+/// scaled the gradient.
 struct NormFact {
     std::shared_ptr<const Terms> terms;
     std::int64_t clip = -1;
 };
 
-/// F22 and F23 of gradient norms. Follows sums of squares from gradients, by their names,
-/// through sums and reductions, to clip_factor and to the gradients that it scales. The
-/// n-th clips of all ranks belong together: the gradients that they scale are one model.
-/// Each must count once in every rank's norm, and only once if ranks have declared it a
-/// replica (declare_replicas).
+/// F22 and F23 of gradient norms. Follows sums of squares from gradients (by name)
+/// through sums and reductions to clip_factor, and to the gradients that this factor
+/// scales. The n-th clips of all ranks belong together: they scale the gradients of one
+/// model. Each gradient must count once in every rank's norm, even if ranks have declared
+/// it a replica (declare_replicas).
 ///
 /// A sum is not followed if it is scaled, goes through the host or counts a tensor
 /// without a name; then the clip is not checked. Ranks that share only the communicator
@@ -119,8 +119,8 @@ class GradientNormWatcher final : public Tracker<NormFact>, public Clips {
     struct Claim {
         std::shared_ptr<const Terms> terms;
         SourceLine at;
-        /// The rank's clip before or after this one is of other gradients, as when it
-        /// clips layer by layer.
+        /// The rank's previous or next clip scales other gradients, for example if the
+        /// rank clips layer by layer.
         bool is_in_parts = false;
     };
     /// All ranks' clips with one number.
@@ -156,7 +156,7 @@ class GradientNormWatcher final : public Tracker<NormFact>, public Clips {
     std::vector<std::int64_t> clips_;  ///< of each rank, so far
     std::map<std::int64_t, Clip> open_;
     /// By name: the teams that have declared a tensor, and the number of its elements.
-    /// Shards of it may be declared later, and say which part they are.
+    /// Shards of the tensor may be declared later, and say which part they are.
     std::map<std::string, std::map<const Team*, std::int64_t>> declared_;
 };
 
@@ -202,7 +202,7 @@ bool count_alike(int rank, const Terms& one, const Terms& other) {
     return gradients_of(one) == gradients_of(other);
 }
 
-/// Notes a rank's clip, and whether it is of the same gradients as the one before.
+/// Notes a rank's clip, and whether it has the same gradients as the previous clip.
 void GradientNormWatcher::note_clip(int rank, const std::shared_ptr<const Terms>& terms,
                                     SourceLine at) {
     const std::int64_t number = clips_[rank] - 1;
@@ -216,8 +216,8 @@ void GradientNormWatcher::note_clip(int rank, const std::shared_ptr<const Terms>
     claim.is_in_parts = last->second.is_in_parts = true;
 }
 
-/// If the operation scales a gradient by a clip's factor, notes the gradient and over
-/// which ranks it was summed, and returns true.
+/// If the operation scales a gradient by a clip's factor, notes the gradient and the
+/// ranks over which it was summed, and returns true.
 bool GradientNormWatcher::note_scaled(int rank, const DeviceOperation& operation) {
     const auto* factor = known(rank).whole(*operation.reads.back());
     const auto clip = open_.find(factor ? factor->fact.clip : -1);
@@ -276,7 +276,7 @@ void GradientNormWatcher::message_ended(Posted& send, Posted& recv) {
     copy_facts(send, recv);
 }
 
-/// Returns whether all ranks have begun the next clip: then this one's scaling is done.
+/// Returns whether all ranks have begun the next clip: then clip `number` is complete.
 bool GradientNormWatcher::is_done(std::int64_t number) const {
     return std::all_of(clips_.begin(), clips_.end(),
                        [&](std::int64_t clips) { return clips > number + 1; });
@@ -295,9 +295,9 @@ void GradientNormWatcher::run_ended() {
     open_.clear();
 }
 
-/// Returns the ranks that hold the same gradient: those that summed it, those in a team
-/// that has declared it together with one of these, and so on. A team that declared a
-/// larger tensor counts only if the piece's label says which part it is.
+/// Returns the ranks that hold the same gradient: the ranks that summed it, then all
+/// ranks of a team in which one of these has declared it, and so on. If a team declared a
+/// larger tensor, it counts only if the piece's label says which part it is.
 std::set<int> GradientNormWatcher::ranks_with(const Held& held,
                                               const Team* summed) const {
     std::set<int> all{held.rank};
@@ -339,8 +339,8 @@ TermsByName by_name(const Terms& terms) {
     return all;
 }
 
-/// Returns the least and the largest number of times that the norm counts an element of
-/// `held`, on all ranks that hold it.
+/// Returns how often the norm counts an element of `held` over all ranks that hold it:
+/// the least and the largest number.
 std::pair<int, int> times_counted(const TermsByName& terms, const Held& held,
                                   const std::set<int>& holders) {
     std::map<std::int64_t, int> changes{{held.begin, 0}, {held.end, 0}};
@@ -407,7 +407,7 @@ std::optional<Diagnosis> GradientNormWatcher::explain_unlike(int one, int other,
     if (first == claims.end() || second == claims.end() ||
         *first->second.terms == *second->second.terms)
         return std::nullopt;
-    // Only these two are compared: other ranks may not have come as far.
+    // Compares only these two ranks, because other ranks may not have come as far.
     Clip both;
     both.claims = {*first, *second};
     for (const auto& [held, reduced] : all->second.scaled)
@@ -415,8 +415,8 @@ std::optional<Diagnosis> GradientNormWatcher::explain_unlike(int one, int other,
     return mistake_in(both);
 }
 
-/// Returns the name of the smallest communicator that both ranks are in, if possible of
-/// one that has declared `label`. Empty if there is none.
+/// Returns the name of the smallest communicator of both ranks; empty if there is none.
+/// Prefers communicators that have declared `label`.
 std::string GradientNormWatcher::line_between(int a, int b,
                                               const std::string& label) const {
     const Team* best = nullptr;
@@ -438,8 +438,8 @@ std::string GradientNormWatcher::line_between(int a, int b,
 Diagnosis GradientNormWatcher::explain_missing(const Clip& clip, const Held& held,
                                                const std::set<int>& holders,
                                                int rank) const {
-    // The rank whose squares are missing: one that holds another part of the model or, if
-    // this rank holds the same part, the one whose copy counts.
+    // The rank whose squares are missing. It holds another part of the model or, if this
+    // rank holds the same part, the copy that counts.
     int partner = held.rank;
     if (holders.contains(rank))
         for (const auto& [other, claim] : clip.claims)

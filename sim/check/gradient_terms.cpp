@@ -58,7 +58,7 @@ void TermsTracker::add_own(int rank, const DeviceOperation& operation) {
 
 namespace {
 
-/// Adds up the counts of both; two micro-batches of one rank count once.
+/// Adds up the counts of both values. Two micro-batches of one rank count once.
 KnownTerms together(const KnownTerms& one, const KnownTerms& other) {
     if (one == other && one->sums.empty()) return one;
     auto sum = std::make_shared<GradientTerms>(*one);
@@ -163,7 +163,7 @@ std::vector<int> lacking(const GradientTerms& one, const GradientTerms& other) {
     return ranks;
 }
 
-/// Returns the last sum of `one` that `other` has not been through.
+/// Returns the last sum that is in `one` and not in `other`; null if there is none.
 const CollectiveOrigin* last_sum_of(const GradientTerms& one,
                                     const GradientTerms& other) {
     const auto is_new = [&](const Origin& sum) {
@@ -175,8 +175,8 @@ const CollectiveOrigin* last_sum_of(const GradientTerms& one,
     return last == one.sums.rend() ? nullptr : last->get();
 }
 
-/// Returns "the gradient on ranks 12, 14 lacks the terms of ranks 0, 2"; empty if it has
-/// all terms that the other has.
+/// Returns "the gradient on ranks 12, 14 lacks the terms of ranks 0, 2"; empty if `one`
+/// has all terms that `other` has.
 std::string lack_text(const HeldTerms& one, const HeldTerms& other) {
     const std::vector<int> ranks = lacking(*other.terms, *one.terms);
     return ranks.empty() ? ""
@@ -197,7 +197,7 @@ std::string sum_text(const HeldTerms& one, const HeldTerms& other) {
 
 std::string terms_text(const HeldTerms& usual, const HeldTerms& odd) {
     if (usual.terms == nullptr || odd.terms == nullptr) return "";
-    // Before any sum, each has only its rank's own terms: that explains nothing.
+    // Before any sum, each gradient has only its rank's own terms: that explains nothing.
     if (usual.terms->sums.empty() && odd.terms->sums.empty()) return "";
     const std::string of_odd = lack_text(odd, usual), of_usual = lack_text(usual, odd);
     if (!of_odd.empty() && !of_usual.empty()) return of_odd + ", and " + of_usual;

@@ -12,19 +12,19 @@ namespace lockstep::sim {
 
 /// Says what a gradient is made of.
 struct GradientTerms {
-    std::map<int, int> ranks;  ///< ranks whose backward is in it, and how often
+    std::map<int, int> ranks;  ///< whose backward is in it, and how often
     std::vector<Origin> sums;  ///< over ranks, the oldest first
 };
 using KnownTerms = std::shared_ptr<const GradientTerms>;
 
 /// Follows the terms of gradients: from what backward adds to zeros, on each rank,
-/// through copies and sums over ranks. It finds no mistakes itself. If other watchers
-/// find gradients that differ, it tells why.
+/// through copies and sums over ranks. This tracker finds no mistakes itself. If other
+/// watchers find gradients that differ, it tells why.
 class TermsTracker final : public Tracker<KnownTerms> {
   public:
     explicit TermsTracker(std::size_t ranks);
 
-    /// Returns null unless all of the tensor has the same terms, and they are known.
+    /// Returns null unless the terms are known and are the same in the whole tensor.
     KnownTerms terms_of(int rank, const Tensor& tensor) const;
 
     void executing(int rank, const DeviceOperation& operation) override;
@@ -48,7 +48,7 @@ struct HeldTerms {
 
 /// Returns "the gradient on ranks 12, 14 lacks the terms of ranks 0, 2, which
 /// all_reduce(…) of tied at train.cpp:12 has added on ranks 8, 10". Empty if both have
-/// the same terms, or if the terms of one are not known.
+/// the same terms, or if the terms of one gradient are not known.
 std::string terms_text(const HeldTerms& usual, const HeldTerms& odd);
 
 }  // namespace lockstep::sim

@@ -19,9 +19,9 @@ struct GradientUse {
     SourceLine added_at;
 };
 
-/// Finds gradients that an update uses again after backward has added to them: they were
-/// not set to zero in between (F27). Only what backward adds counts, because a program
-/// may make sums of its own, such as momentum. A scaled gradient is no longer followed.
+/// Finds gradients that were not set to zero (F27): an update uses a gradient, backward
+/// adds to it, and an update uses it again. Only additions by backward count, because a
+/// program may make sums of its own, such as momentum. Scaled gradients are not followed.
 class GradientUseWatcher final : public Tracker<GradientUse> {
   public:
     using Tracker::Tracker;

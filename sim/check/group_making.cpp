@@ -1,5 +1,5 @@
-// Ranks that disagree about a group. NCCL then hangs when the group is made or in its
-// first collective, because ranks wait for others that do not come.
+// Finds ranks that disagree about a group. NCCL would hang when the group is made or in
+// its first collective, because ranks wait for other ranks that do not come.
 
 #include <algorithm>
 #include <map>
@@ -95,8 +95,8 @@ std::vector<std::string> expectations_of(const Askings& askings) {
     throw FaultError(std::move(diagnosis));
 }
 
-/// The axes of a mesh, "pp 2", "dp 2". Axes of one rank change no other rank's place:
-/// they are left out unless they are the only difference.
+/// The axes of a mesh, "pp 2", "dp 2". An axis of size 1 changes no rank's place, so it
+/// is left out unless it is the only difference.
 using Axes = std::vector<std::string>;
 
 Axes without_ones(Axes axes) {
@@ -104,7 +104,7 @@ Axes without_ones(Axes axes) {
     return axes;
 }
 
-/// Returns how the axes of one mesh differ from the usual ones.
+/// Returns how the axes of one mesh differ from the usual axes.
 std::string mesh_difference(const Axes& odd, const Axes& usual) {
     const auto sorted = [](Axes axes) {
         std::sort(axes.begin(), axes.end());
@@ -198,8 +198,8 @@ void require_same_name(const Team& team, const Meeting& meeting, const Askings& 
                      sides[0].front().request->name));
 }
 
-/// Returns a rank that makes `made` differ from what one of its members expects: it is
-/// missing in `made`, does not belong there, or expects something else.
+/// Returns a rank that makes `made` differ from what one of its members expects: this
+/// rank is missing in `made`, does not belong in it, or expects another group.
 const Asking& other_side(const Askings& askings, const std::vector<int>& made,
                          const SplitRequest& expects) {
     for (const Asking& asking : askings) {
@@ -216,7 +216,7 @@ const Asking& other_side(const Askings& askings, const std::vector<int>& made,
     return askings.front();
 }
 
-/// Returns whether more ranks make groups of the size of `other`'s than of `one`'s. Then
+/// Returns whether more ranks make groups of `other`'s size than of `one`'s size. Then
 /// `one` is wrong.
 bool is_outnumbered(const Askings& askings, const Asking& one, const Asking& other) {
     const auto alike = [&](const Asking& as) {

@@ -27,18 +27,18 @@ struct Use {
     bool reads = false;
     bool writes = false;
     bool over = false;         ///< its rank knows that the use has ended
-    int held = 0;              ///< tensors of the storage that the open launch has
+    int held = 0;              ///< number of the storage's tensors in the open launch
     int place = 0;             ///< of the operation in its launch
     std::uint64_t number = 0;  ///< the launch's
     Tensor tensor;             ///< keeps the storage alive
     PastOperation operation;
 
-    // If there are numbers: to find accesses by data(), which the device does not see.
+    // For accesses by data(), which the device does not see. Only if there are numbers.
     std::uint64_t hash = 0;
-    bool hashed = false;         ///< hash is set: of what is read, at its launch
-    bool compared_last = false;  ///< compared again when it is waited for
-    bool late = false;           ///< what arrives is hidden until it is waited for
-    Tensor aside;                ///< what has arrived and is still hidden
+    bool hashed = false;         ///< hash is set, for a read, at the launch
+    bool compared_last = false;  ///< compared again at the wait
+    bool late = false;           ///< what arrives is hidden until the wait
+    Tensor aside;                ///< what has arrived but is hidden
 
     bool meets(const Storage* other, std::int64_t from, std::int64_t to) const {
         return storage == other && begin < to && from < end && !over;
@@ -50,29 +50,29 @@ struct Use {
 /// is in use (F18).
 ///
 /// A rank has queues: one for compute, in program order, and one for each communicator.
-/// An operation uses its buffers from its launch until it is waited for. If a device
-/// operation, a copy to or from the host or an operation of another communicator touches
-/// them in between, it is a race, whether or not this run shows it. Two operations of one
-/// communicator are ordered by its queue.
+/// An operation uses its buffers from its launch until it is waited for. It is a race if
+/// something else touches these buffers in between, even if this run does not show it: a
+/// device operation, a copy to or from the host, or an operation of another communicator.
+/// Two operations of one communicator are ordered by its queue.
 ///
 /// A use ends when the compute queue *knows* that it has ended:
-/// - After a wait for an operation, it knows that this operation and all before it in the
-///   same queue are done.
-/// - Knowledge travels with messages. An operation begins with what its rank knew at the
-///   launch and what the operation before it in its queue ended with. A message ends with
-///   what both sides began with, and the fact that the send has read its buffer. A
-///   collective ends with what all members began with, and the fact that it has read
-///   their buffers (with a root, only along the way of the data). A wait for an operation
-///   adds what it ended with. So if a rank has sent a message and received an answer to
-///   it, it may overwrite what it sent.
+/// - After a wait for an operation, the compute queue knows that this operation and all
+///   earlier operations of its queue are done.
+/// - Knowledge travels with messages. An operation begins with its rank's knowledge at
+///   the launch and the final knowledge of the previous operation in its queue. A message
+///   ends with the initial knowledge of both sides, and the fact that the send has read
+///   its buffer. A collective ends with the initial knowledge of all members, and the
+///   fact that it has read their buffers (with a root, only along the way of the data). A
+///   wait for an operation adds the operation's final knowledge. So if a rank has
+///   received an answer to a message, it may overwrite the message's buffer.
 ///
-/// The clocks leave out what is not needed: if an operation ends while its rank is
-/// blocked in a wait for it, the rank will know that from the wait.
+/// The clocks leave out facts that are not needed: if an operation ends while its rank is
+/// blocked in a wait for it, the rank will learn this from the wait.
 ///
-/// The device does not see accesses by Tensor::data(). If there are numbers, they show in
-/// other ways. A buffer to be written holds NaN from the launch on. What arrives before
-/// its rank waits for it is kept aside until then. What is read is compared with what it
-/// was at the launch.
+/// The device does not see accesses by Tensor::data(). If there are numbers, such
+/// accesses show in other ways. A buffer that will be written holds NaN from the launch
+/// on. If values arrive before the rank waits, they are kept aside until the wait. A
+/// buffer that is read is compared with its values at the launch.
 class InFlight final : public Watcher {
   public:
     explicit InFlight(Engine& engine);
@@ -93,21 +93,21 @@ class InFlight final : public Watcher {
     struct Flight {
         std::uint64_t number;
         Knowledge at_launch;  ///< what its rank knew
-        Knowledge end;        ///< what its operations have ended with so far
+        Knowledge end;        ///< the knowledge at the end of its operations so far
         bool moved = false;
     };
     /// A rank's side of a communicator.
     struct Queue {
         const Team* team = nullptr;
         std::uint64_t done = 0;  ///< the last launch that its rank knows to be done
-        Knowledge known;         ///< what its last launch ended with
+        Knowledge known;         ///< the knowledge at the end of its last launch
         std::deque<Flight> flights;
         std::deque<Use> uses;  ///< by (number, place)
     };
     struct Side {
         Knowledge known;  ///< what the compute queue knows
         std::vector<Queue> queues;
-        /// Tensors that the engine and this watcher have of each storage in use.
+        /// How many tensors of each storage in use the engine and this watcher have.
         std::unordered_map<const Storage*, int> held;
     };
     using Uses = std::deque<Use>::iterator;
@@ -179,7 +179,7 @@ void put_in_place(Use& use) {
     use.late = false;
 }
 
-/// Returns whether a buffer that is read still holds what it held at the launch.
+/// Returns whether a buffer that is read still holds its values from the launch.
 bool is_unchanged(const Use& use) {
     return !use.hashed || hash_of(use.tensor) == use.hash;
 }
@@ -211,8 +211,8 @@ Diagnosis explain_race(int rank, const Use& use, const std::string& what, bool r
     return diagnosis;
 }
 
-/// F17 by a write that no device operation made. It was seen when the operation moved its
-/// data or, if there is a line, when its rank waited for it.
+/// F17 by a write that no device operation made. The write was noticed when the operation
+/// moved its data or, if there is a line, when the rank waited at that line.
 Diagnosis explain_hidden_write(int rank, const Use& use, SourceLine waited_at) {
     Diagnosis diagnosis = start_diagnosis("F17", rank, use);
     const bool waited = waited_at.line != 0;
@@ -289,7 +289,7 @@ std::vector<Use> InFlight::uses_in(const Launch& launch) const {
             add(*read, true, true, 2);
             continue;
         }
-        // Some buffers are passed twice and used once: the root's buffer of a broadcast.
+        // A buffer may be passed twice and used once: the root's buffer of a broadcast.
         const int held = operation.input.storage() == operation.output.storage() &&
                                  (read == nullptr || written == nullptr)
                              ? 2
@@ -349,7 +349,7 @@ void InFlight::launched(Launch& launch) {
         bool alone = true;
         for (Use& other : queue.uses) {
             if (!other.meets(use.storage, use.begin, use.end)) continue;
-            if (other.number == use.number) continue;  // a group may read it twice
+            if (other.number == use.number) continue;  // a group may read a byte twice
             if (use.writes || other.writes) alone = false;
             if (use.writes) other.compared_last = false;
         }
@@ -409,7 +409,7 @@ void InFlight::finish(int rank, Use& use, SourceLine at,
     use.tensor = Tensor();
 }
 
-/// The rank learns what others know of its own queues.
+/// The rank learns what other ranks know about its own queues.
 void InFlight::learn(int rank, SourceLine at, std::optional<Diagnosis>& found) {
     Side& side = side_of(rank);
     const auto& entries = side.known->entries;
@@ -446,23 +446,23 @@ std::pair<InFlight::Uses, InFlight::Uses> InFlight::uses_of(const Posted& posted
     return {first, last};
 }
 
-/// Returns whether the launch's rank is blocked in a wait for it or for a later one.
+/// Returns whether the launch's rank is blocked in a wait for this launch or a later one.
 bool InFlight::is_blocked_on(const Launch& launch) const {
     const Launch* const waiting = engine_.ranks()[launch.rank]->waiting;
     return waiting != nullptr && waiting->team == launch.team &&
            waiting->number >= launch.number;
 }
 
-/// Returns what the launch began with. It must be the first in its queue that is not
-/// closed.
+/// Returns the knowledge with which the launch began. All earlier launches in its queue
+/// must be closed.
 Knowledge InFlight::start_of(const Launch& launch) {
     const Flight* const flight = flight_of(launch);
     return flight == nullptr ? nullptr
                              : joined(flight->at_launch, queue_of(launch).known);
 }
 
-/// An operation has moved its data: adds that all before it in its queue are done, and
-/// that it has read its own buffer.
+/// An operation has moved its data: adds that all earlier operations of its queue are
+/// done, and that this operation has read its own buffer.
 void InFlight::add_facts(KnowledgeSum& sum, const Posted& posted) {
     const Launch& launch = *posted.launch;
     const Queue& queue = queue_of(launch);
@@ -545,7 +545,7 @@ void InFlight::collective_ended(const Team& /*team*/, const Meeting& meeting) {
     const bool to_root = verb.to == VerbFacts::Who::root;
     const Posted* const root =
         verb.has_root() ? meeting.arrived[operation.peer] : nullptr;
-    // What all receivers learn, because it travels with the data.
+    // This knowledge travels with the data, so all receivers learn it.
     KnowledgeSum sum;
     for (const Posted* posted : meeting.arrived) {
         if (from_root && posted != root) continue;

@@ -187,7 +187,7 @@ Diagnosis explain_twice(const Layout& twice, SourceLine read_at, const char* rea
     return diagnosis;
 }
 
-/// F22: a collective sums shards of a sum that another made over the same ranks.
+/// F22: a collective sums shards of a sum that an earlier one made over the same ranks.
 Diagnosis explain_summed_shards(const CollectiveOrigin& first,
                                 const CollectiveOrigin& second) {
     Diagnosis diagnosis = diagnosis_on(*second.team, second.sequence, "F22");
@@ -281,8 +281,8 @@ void Layouts::executing(int rank, const DeviceOperation& operation) {
     }
 }
 
-/// Throws FaultError if values that were summed twice are used. A copy or a scaling is no
-/// use: a scaling may repair them.
+/// Throws FaultError if values that were summed twice are used. Copies and scalings are
+/// allowed: a scaling may repair the values.
 void Layouts::check_use(int rank, const DeviceOperation& operation) const {
     const Derivation::Kind kind = operation.derivation.kind;
     if (kind == Derivation::Kind::copy || kind == Derivation::Kind::scale) return;
@@ -351,8 +351,8 @@ void Layouts::update(int rank, const DeviceOperation& operation) {
     known(rank).set(parameter, drifted);
 }
 
-/// Finds a gradient that was forgotten while others were reduced. A program that reduces
-/// none, or that averages parameters now and then, does so on purpose.
+/// Finds a gradient that was forgotten while other gradients were reduced. A program that
+/// reduces no gradient, or averages parameters now and then, does so on purpose.
 void Layouts::run_ended() {
     for (const auto& [identity, drift] : drifts_) {
         const Team& team = *drift.gradient->team;

@@ -16,12 +16,12 @@ struct Layout {
     enum class Kind : std::uint8_t {
         unknown,     ///< nothing is known
         constant,    ///< filled with one number
-        replicated,  ///< the same on all ranks that have it with the same identity
+        replicated,  ///< the same on all ranks with the same identity
         sharded,     ///< one shard of a whole
         varying,     ///< made of shards
         mixed,       ///< a reduced sum to which something unreduced was added
         twice,       ///< summed over the team a second time
-        drifted      ///< was replicated; each rank has changed its own since
+        drifted      ///< was replicated; since then each rank has changed its copy
     };
 
     Kind kind = Kind::unknown;
@@ -44,7 +44,7 @@ constexpr const char* name_of(Layout::Kind kind) {
     return kNames[static_cast<int>(kind)];
 }
 
-/// Returns whether it is a sum or mean over a team, and the same on all its ranks.
+/// Returns whether the values are a sum or mean over a team and equal on all its ranks.
 inline bool is_reduced(const Layout& layout) {
     return layout.kind == Layout::Kind::replicated && layout.reduced;
 }
@@ -67,12 +67,12 @@ struct Drift {
 
 class Engine;
 
-/// Follows how values are distributed over ranks, after the tags of spmd_types and JAX's
+/// Follows how values are distributed over ranks, like the tags of spmd_types and JAX's
 /// varying manual axes. It finds values that are reduced twice (F22), accumulated onto a
 /// reduced sum (F27), or not reduced before they are used (F23).
 ///
-/// Uploaded and random values are unknown, and so is all that is made of them, unless a
-/// shard is among its operands. A second sum is a mistake only when something reads it:
+/// Uploaded and random values are unknown. Values made of them are unknown, too, unless a
+/// shard is among the operands. A second sum is a mistake only when something reads it:
 /// if it is first divided by the number of ranks, it is a mean, which does no harm.
 class Layouts final : public Tracker<Layout> {
   public:
@@ -81,8 +81,8 @@ class Layouts final : public Tracker<Layout> {
     /// Returns the layout of a rank's tensor, if all of it has one; else unknown.
     Layout layout_of(int rank, const Tensor& tensor) const;
 
-    /// Returns the sum over the team whose shard for this rank is one part of the tensor;
-    /// null if there is none.
+    /// If the tensor contains this rank's shard of a sum over the team, returns that sum;
+    /// else null.
     Origin dealt_within(int rank, const Tensor& tensor, const Team& team) const;
 
     void executing(int rank, const DeviceOperation& operation) override;

@@ -1,6 +1,6 @@
-// Ranks that make the same call with different arguments: members of a collective (F01 to
-// F05, F13) or of a sum of different parameters (F26), the two sides of a message (F03,
-// F09) or of an all_to_all_v (F08).
+// Explains calls that should match but differ: in a collective (F01 to F05, F13), in a
+// sum of different parameters (F26), or on the two sides of a message (F03, F09) or of an
+// all_to_all_v (F08).
 
 #include <algorithm>
 #include <functional>
@@ -35,8 +35,8 @@ std::vector<std::int64_t> counts_of(const Launch& launch, Verb verb) {
     return counts;
 }
 
-/// Returns whether a rank's recv_counts are its send_counts: then it has probably mixed
-/// up the two lists. Counts that are all equal prove nothing.
+/// Returns whether a rank's recv_counts equal its send_counts: then the program has
+/// probably mixed up the two lists. Counts that are all equal prove nothing.
 bool expects_what_it_sends(const Launch& launch) {
     const std::vector<std::int64_t> sent = counts_of(launch, Verb::send);
     return sent == counts_of(launch, Verb::recv) &&
@@ -60,7 +60,7 @@ std::string counts_text(const Posted& posted) {
                        posted.launch->team->name, counts);
 }
 
-/// F08: two parts of an all_to_all_v whose counts must be equal and are not.
+/// F08: two parts of an all_to_all_v have different counts, which must be equal.
 Diagnosis explain_split_sizes(const Engine& engine, const Posted& send,
                               const Posted& recv) {
     const int from = send.launch->rank;
@@ -173,7 +173,7 @@ void tell_what_is_added(Diagnosis& diagnosis, const Side& odd, const Side& usual
         group);
 }
 
-/// Returns whether one of the rank's last operations, without the newest one, was called
+/// Returns whether one of the rank's last operations, except the newest one, was called
 /// at line `at`.
 bool has_passed(const Engine& engine, int rank, SourceLine at) {
     const RankState& state = *engine.ranks()[rank];
@@ -184,9 +184,8 @@ bool has_passed(const Engine& engine, int rank, SourceLine at) {
     return false;
 }
 
-/// If one side is at a line that the other has passed before, they run the same code a
-/// different number of times. That is a diverged loop rather than calls in the wrong
-/// order.
+/// If one side is at a line that the other side has passed before, the sides run the same
+/// loop a different number of times. This is not a case of calls in the wrong order.
 bool is_divergence(const Engine& engine, const Side& odd, const Side& usual) {
     return has_passed(engine, usual.lowest_rank(), odd.operation().at) ||
            has_passed(engine, odd.lowest_rank(), usual.operation().at);
@@ -198,8 +197,8 @@ Diagnosis::Party party_of(const Engine& engine, const Side& side,
             history_of(engine, side.lowest_rank(), side.members.front())};
 }
 
-/// Adds "rank 0's 9 x f32 were made at train.cpp:17", the line that chose size and type.
-/// Adds nothing if the call itself makes the buffer, or if there is none.
+/// Adds the line that chose size and type: "rank 0's 9 x f32 were made at train.cpp:17".
+/// Adds nothing if the call itself makes the buffer, or if there is no buffer.
 void add_maker(Diagnosis& diagnosis, const Posted& posted) {
     const CommOperation& operation = posted.operation;
     const bool takes_input =

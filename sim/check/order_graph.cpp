@@ -20,16 +20,16 @@ namespace {
 
 /// Finds communicators that ranks use in opposite order (F12), even if the run passes.
 ///
-/// In the engine, each communicator has its own resources. On GPUs communicators share
-/// those of a device. When these run short (or NCCL_LAUNCH_ORDER_IMPLICIT is set), an
-/// operation runs only after all that were launched before it on any communicator. So
-/// this watcher repeats the run beside the engine's, with one queue per rank for all its
+/// In the engine, each communicator has its own resources. On GPUs, communicators share
+/// the resources of a device. When these run short (or NCCL_LAUNCH_ORDER_IMPLICIT is
+/// set), an operation runs only after all earlier operations of all communicators. So
+/// this watcher repeats the run itself, with one queue per rank for all its
 /// communicators. A launch stays at the head of its queue until all of its operations
 /// have met their partners, which must be at the heads of their queues. If heads wait for
 /// each other in a circle, this order of launches can hang.
 ///
-/// The same operations meet in any order in which the ranks launch, so the same ones are
-/// left at the end. Each operation is looked at once, and forgotten when it has met.
+/// The order in which ranks take turns does not matter: the same operations meet, and the
+/// same ones remain. Each operation is looked at once, and forgotten when it has met.
 class OrderGraph final : public Watcher {
   public:
     explicit OrderGraph(const Engine& engine);
@@ -43,7 +43,7 @@ class OrderGraph final : public Watcher {
     struct Entry {
         PastOperation what;
         int member = 0;    ///< the rank in its team
-        int together = 0;  ///< in a launch's first operation: how many it has
+        int together = 0;  ///< in a launch's first operation: the launch's size
         bool met = false;
     };
     struct Queue {
@@ -56,7 +56,7 @@ class OrderGraph final : public Watcher {
         int index;
     };
     /// Heads that wait for one collective, or for the partners of messages from one
-    /// member to another, in order. These messages are all sends, or all recvs.
+    /// member to another, in order. The waiting messages are all sends, or all recvs.
     using Waiting = std::vector<Place>;
 
     static std::uint64_t collective_key(const PastOperation& what);
@@ -65,7 +65,7 @@ class OrderGraph final : public Watcher {
 
     Entry& at(Place place);
     const Entry& head_open(int rank) const;
-    /// The head's operations look for their partners. Adds ranks with done heads.
+    /// The head's operations look for their partners. Adds ranks whose heads are done.
     void arrive(int rank, std::vector<int>& done);
     void arrive(Place place, std::vector<int>& done);
     void meet(Place place, std::vector<int>& done);
@@ -75,7 +75,7 @@ class OrderGraph final : public Watcher {
     struct Link {
         int rank;
         const Entry* first;  ///< at the head of its queue, waiting
-        const Entry* later;  ///< behind it; the previous rank waits for this one
+        const Entry* later;  ///< behind `first`; the previous rank waits for it
     };
     const Entry* behind(int rank, const Entry& awaited) const;
     int awaited_by(int rank) const;
@@ -195,7 +195,7 @@ void OrderGraph::run_ended() {
     require_no_circle();
 }
 
-/// Returns the first operation at the head of a queue that has not met its partners. The
+/// Returns the first operation of the head launch that has not met its partners. The
 /// queue must not be empty.
 const OrderGraph::Entry& OrderGraph::head_open(int rank) const {
     const auto& entries = queues_[rank].entries;
@@ -203,8 +203,8 @@ const OrderGraph::Entry& OrderGraph::head_open(int rank) const {
                          [](const Entry& entry) { return !entry.met; });
 }
 
-/// Returns the lowest rank that the rank's head waits for: that rank's part of the
-/// operation is not at the head of its queue.
+/// Returns the lowest rank that the rank's head waits for, because that rank's part of
+/// the operation is not at the head of its queue.
 int OrderGraph::awaited_by(int rank) const {
     const Entry& open = head_open(rank);
     const Team& team = *open.what.team;
@@ -216,8 +216,8 @@ int OrderGraph::awaited_by(int rank) const {
     return *std::min_element(ranks.begin(), ranks.end());
 }
 
-/// Returns the operation of `rank` that another rank awaits, behind the head of its
-/// queue; null if it has not been launched yet.
+/// Returns the awaited operation of `rank`, which is behind the head of its queue; null
+/// if the operation has not been launched yet.
 const OrderGraph::Entry* OrderGraph::behind(int rank, const Entry& awaited) const {
     const auto& entries = queues_[rank].entries;
     if (entries.empty()) return nullptr;

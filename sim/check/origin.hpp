@@ -10,8 +10,8 @@
 
 namespace lockstep::sim {
 
-/// A collective that values come from. It is kept after it is done, for checks that
-/// follow values.
+/// A collective that values come from. It is kept after its end, for checks that follow
+/// values.
 struct CollectiveOrigin : PastOperation {  // as its lowest rank called it
     /// "all_reduce(sum, 64 x f32) of dp".
     std::string text() const;

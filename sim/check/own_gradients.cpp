@@ -23,15 +23,15 @@ namespace lockstep::sim {
 
 namespace {
 
-/// F23 by values: several ranks have the same parameter (equal name, shape and bits, and
-/// not one number throughout), but each updates it with its own gradient.
+/// F23 by values: several ranks have the same parameter (equal name, shape and bits; its
+/// elements are not all equal), but each rank updates it with its own gradient.
 ///
 /// That may be on purpose: local SGD, or experts that started with the same values. So it
 /// is a mistake only if
 ///   - one rank looks it up as an embedding and another multiplies by it: tied weights;
-///   - or the same ranks update other parameters, in the same step, with gradients that
-///     were reduced over a team of theirs, and they exchange only gradients: data
-///     parallelism that forgot one.
+///   - or, in the same step, the same ranks update other parameters with gradients that
+///     were reduced over one of their teams, and exchange nothing but gradients: data
+///     parallelism that forgot one gradient.
 /// Ranks are compared when all ranks that update have done a step.
 class OwnGradientWatcher final : public Watcher {
   public:
@@ -51,7 +51,7 @@ class OwnGradientWatcher final : public Watcher {
         std::uint64_t bits;  ///< of the parameter, before the update
         std::uint64_t gradient_bits;
         bool one_number;      ///< the parameter is one number throughout
-        bool embeds;          ///< it was looked up in as an embedding
+        bool embeds;          ///< an embedding has read it
         bool projects;        ///< it was a factor of a product
         const Team* reduced;  ///< over which the gradient was reduced, if known
         HostTensor gradient;  ///< if not reduced

@@ -18,15 +18,15 @@ namespace lockstep::sim {
 
 namespace {
 
-/// When all ranks have ended, compares what they have kept with what one device kept
-/// under the same names. The difference may show its cause. If it is one factor, a
-/// group's size means a wrong average (F21); the number of micro-batches or steps means
-/// wrong accumulation (F27). If rows have different weights and ranks had different
-/// numbers of rows, it is a mean of unequal means (F28).
+/// When all ranks have ended, compares their kept tensors with those that one device kept
+/// under the same names. The difference may show its cause. If all values differ by one
+/// factor, a factor that is a group's size means a wrong average (F21), and the number of
+/// micro-batches or steps means wrong accumulation (F27). If rows have different weights
+/// and ranks had different numbers of rows, the cause is a mean of unequal means (F28).
 ///
-/// A shard is compared with its part of what one device kept; padding is not compared. A
-/// name that only one side has is a mistake, too, and so is another shape or dtype.
-/// Values may differ as sums in another order do; integers must be equal, and NaN never
+/// A shard is compared with its part of what one device kept; padding is not compared. It
+/// is also a mistake if only one side has a name, or if shapes or dtypes differ. Values
+/// may differ as much as sums in another order; integers must be equal, and NaN never
 /// passes.
 class ReferenceWatcher final : public Watcher {
   public:
@@ -51,7 +51,7 @@ class ReferenceWatcher final : public Watcher {
     };
     struct Difference {
         std::string name;
-        std::int64_t at = -1;  ///< the element at which it is largest
+        std::int64_t at = -1;  ///< the element with the largest difference
         double expected = 0;
         double got = 0;
         double relative = 0;  ///< relative to the largest value
@@ -88,7 +88,7 @@ class ReferenceWatcher final : public Watcher {
     Origin reduction_;                  ///< the last sum or mean of more than one number
 };
 
-/// The length of sums over rows, and over steps that continue with their results.
+/// The assumed length of sums over rows and steps. It bounds the allowed difference.
 constexpr std::int64_t kSumLength = 1'000'000;
 
 bool near(double value, double wanted) {
@@ -108,7 +108,7 @@ FaultError not_kept_alike(std::string sentence, std::vector<Diagnosis::Party> pa
     return FaultError(std::move(diagnosis));
 }
 
-/// Returns what the reference keeps, run on one virtual device of the same kind.
+/// Runs the reference on one virtual device of the same kind, and returns what it keeps.
 RankReport run_reference(const ClusterOptions& options) {
     ClusterOptions one = options;
     one.ranks = 1;
@@ -116,7 +116,7 @@ RankReport run_reference(const ClusterOptions& options) {
     one.check = CheckLevel::cheap;
     one.trace = false;
     one.stands_still.clear();
-    one.spec.memory_bytes = 0;  // no limit: it holds what all ranks hold together
+    one.spec.memory_bytes = 0;  // no limit: the device holds what all ranks hold together
     return Engine(one).run(options.reference).ranks.front();
 }
 
@@ -174,7 +174,7 @@ double largest_of(const HostTensor& whole) {
     return largest;
 }
 
-/// Returns whether the values differ, and fills in how. `largest` is that of the whole.
+/// Returns whether the values differ, and how. `largest` is the whole's largest value.
 bool ReferenceWatcher::differs(const HostTensor& expected, const HostTensor& got,
                                double largest, Difference& difference) {
     double apart = 0;
@@ -311,7 +311,7 @@ Diagnosis ReferenceWatcher::explain(const Difference& difference,
     return diagnosis;
 }
 
-/// Returns a mistake: ranks keep something else than one device does.
+/// Returns a mistake: ranks keep other values than one device does.
 FaultError ReferenceWatcher::unlike(const std::string& name,
                                     const std::vector<int>& ranks,
                                     const std::string& how) const {

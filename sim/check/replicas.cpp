@@ -21,7 +21,7 @@ namespace lockstep::sim {
 namespace {
 
 /// The tensors that ranks have declared to be replicas (declare_replicas), and how often
-/// each was updated. A declaration is about a place in memory, until it is freed.
+/// each was updated. A declaration ends when the memory is freed.
 class Declarations {
   public:
     struct Declaration {
@@ -63,13 +63,13 @@ class Declarations {
 };
 
 /// F24: ranks that update with the same reduced gradient must hold the same parameter
-/// before the step. So must ranks that have declared it a replica (declare_replicas). F23
-/// by declaration: these must also use the same gradient, bit by bit.
+/// before the step. So must ranks that have declared replicas (declare_replicas). F23 by
+/// declaration: such ranks must also use the same gradient, bit by bit.
 ///
-/// It compares the bits of parameters that members of a team update with the same part of
-/// a sum over the team. Shards are updated with different parts, so they are not
-/// compared. Ranks that update with their own gradients (local SGD) are compared only if
-/// they have declared replicas.
+/// Compares the bits of parameters that members of a team update with the same part of a
+/// sum over the team. Shards are updated with different parts, so they are not compared.
+/// Ranks that update with their own gradients (local SGD) are compared only if they have
+/// declared replicas.
 class ReplicaWatcher final : public Watcher {
   public:
     ReplicaWatcher(const Engine& engine, const Layouts& layouts,
@@ -97,7 +97,7 @@ class ReplicaWatcher final : public Watcher {
         using ByPlace = std::unordered_map<const Storage*, std::map<std::int64_t, Value>>;
         /// The number of updates of each parameter.
         ByPlace<std::uint64_t> steps;
-        /// The last claim of each gradient, and how often it was made in a row.
+        /// The last claim about each gradient, and how often it was made in a row.
         ByPlace<std::pair<std::uint64_t, std::uint64_t>> uses;
     };
 
@@ -216,8 +216,8 @@ std::string reductions_text(const Roll& roll, const Side& usual, const Side& odd
     return fmt::format("it was reduced on {}, but on {}", text(odd), text(usual));
 }
 
-/// Says which ranks' terms one of the two gradients lacks. Empty if no sum over the team
-/// has added terms: then each gradient has only its own rank's terms.
+/// Says which ranks' terms one of the two gradients lacks. Empty if the team's gradients
+/// were never summed: then each gradient has only its own rank's terms.
 std::string lack_text(const Roll& roll, const Side& usual, const Side& odd) {
     const std::vector<int> team = sorted_ranks(*roll.team);
     const auto is_of_team = [&](int rank) {

@@ -34,8 +34,8 @@ void Rollcall::note(const Team& team, std::uint64_t number, Claim claim,
     ++numbers_[team.id][claim.member];
     const auto member = static_cast<std::size_t>(claim.member);
     Key key{team.id, number};
-    // If a member makes a claim twice, it is about two things that cannot be told apart:
-    // the second one gets the next number.
+    // If a member makes a claim twice, the claims are about two things that cannot be
+    // told apart. The second claim gets the next number.
     for (auto open = open_.find(key); open != open_.end() && open->second.heard[member];
          open = open_.find(key))
         ++key.second;
@@ -129,7 +129,7 @@ bool all_same(const Rollcall::Roll& roll) {
 
 void Rollcall::compare() {
     const Roll* first = nullptr;
-    // A step's parameters come before its gradients, and both before the next step's.
+    // A step's parameters come before its gradients, and these before the next step.
     const auto order = [](const Roll& roll) {
         return std::make_tuple(step_of(roll), roll.claims.front().is_gradient,
                                time_of(roll), roll.team->id, roll.number);

@@ -35,18 +35,18 @@ std::vector<std::vector<Item>> sides_of(const std::vector<Item>& items, Alike al
     return sides;
 }
 
-/// Compares what members of a team say of one thing that should be the same for all.
+/// Compares what members of a team say about one thing that should be the same for all.
 ///
 /// Claims with the same number belong together. The number counts each member's claims in
 /// order, or identifies something that is the same on all members. Claims are noted while
-/// ranks run. They are compared when all members have made theirs and the run is quiet,
-/// in an order that depends only on virtual quantities. This takes no virtual time and
-/// sends no bytes.
+/// ranks run. They are compared when all members have made their claims and the run is
+/// quiet, in an order that depends only on virtual quantities. This takes no virtual time
+/// and sends no bytes.
 class Rollcall {
   public:
     struct Claim {
         int member = 0;
-        bool reads = false;        ///< the member reads the thing; else it holds it
+        bool reads = false;        ///< the member reads (true) or holds the thing
         bool is_gradient = false;  ///< the step's gradient; else the parameter before it
         bool is_in_part = false;   ///< only a part of the values was reduced
         std::uint64_t hash = 0;    ///< equal for equal values, with the shape and dtype
@@ -55,7 +55,7 @@ class Rollcall {
         std::string name;        ///< of the thing
         SourceLine at;           ///< the call that makes the claim
         const char* call = "";   ///< that call's name, for messages
-        SourceLine declared_at;  ///< the line that declared the thing, if one did
+        SourceLine declared_at;  ///< the line that declared the thing, if any
         SourceLine made_at;      ///< the line that made what is read, if it is known
         std::string reduced;     ///< the collective that reduced the values, if known
         std::shared_ptr<const GradientTerms> terms;  ///< of a gradient, if known
@@ -85,14 +85,14 @@ class Rollcall {
         const Team* team = nullptr;
         std::uint64_t number = 0;
         std::vector<Claim> claims;
-        std::vector<bool> heard;  ///< by member: has made its claim
+        std::vector<bool> heard;  ///< by member: whether it has made its claim
         /// Returns the values behind a claim's hash; null if no claim had any.
         const HostTensor* values_of(const Claim& claim) const;
         std::map<std::uint64_t, HostTensor> values;
     };
 
     /// Makes the diagnosis of a roll whose sides differ. The usual side is first: the
-    /// largest, or of equal ones the one with the lowest member.
+    /// largest side or, of equally large sides, the one with the lowest member.
     using Explain = std::function<Diagnosis(const Roll&, const std::vector<Side>&)>;
 
     explicit Rollcall(Explain explain) : explain_(std::move(explain)) {}
@@ -111,9 +111,9 @@ class Rollcall {
     /// differ.
     void compare();
 
-    /// Compares, if anything was noted since the last time. Then drops rolls that some
-    /// member will never answer: every member of the team has made many claims since, or
-    /// each member in the roll has made eight times that many.
+    /// Compares if claims were noted since the last call. Then drops rolls that some
+    /// member will never answer: since then every member of the team has made kClaims
+    /// claims, or each member in the roll has made 8 kClaims.
     void compare_new();
 
     /// Returns the rolls that not all members have answered, by team, then by number.
@@ -123,7 +123,7 @@ class Rollcall {
     using Key = std::pair<int, std::uint64_t>;  // team, number
 
     /// Limits the values that are kept until other members come. Further claims keep only
-    /// their hash; whether a diagnosis then names an element depends on the host's order.
+    /// their hash; then the host's order decides whether a diagnosis names an element.
     static constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
 
     void forget_old();

@@ -31,7 +31,7 @@ struct LossRows {
     Shape shape;    ///< of the prediction
     bool squared;
     std::int64_t bytes;     ///< of the gradient
-    std::uint64_t content;  ///< hash of prediction and target: replicas have the same
+    std::uint64_t content;  ///< hash of prediction and target; equal for replicas
 
     std::int64_t rows() const { return shape.matrix_rows(); }
     std::int64_t elements() const { return shape.elements(); }
@@ -47,7 +47,7 @@ struct GradientStep {
         return reduction == other.reduction && factor == other.factor &&
                (reduction || at == other.at);
     }
-    /// Returns whether it is the same, or a similar collective of the same ranks.
+    /// Returns whether both are the same, or similar collectives of the same ranks.
     bool is_like(const GradientStep& other) const {
         return *this == other ||
                (reduction && other.reduction && factor == other.factor &&
@@ -55,24 +55,24 @@ struct GradientStep {
     }
 };
 
-/// What a step's gradient lacks, or has twice, because the sums of several micro-batches
-/// were combined wrongly.
+/// A part that a step's gradient lacks, or has twice, because the sums of several
+/// micro-batches were combined wrongly.
 struct Accumulated {
     std::shared_ptr<const LossRows> loss;
     Origin first;       ///< the collective that summed it
-    Origin second;      ///< overwrote it or summed it again; null: added twice
+    Origin second;      ///< overwrote it or summed it again; null if added twice
     SourceLine at{};    ///< where it was added twice
-    bool lost = false;  ///< it is lost; else it counts twice
+    bool lost = false;  ///< the part is lost; else it counts twice
 };
 
-/// What a value is the gradient of: the sum over rows of factor times loss, and the
-/// changes since. Backward is linear, so all that it makes from a loss's gradient has the
-/// same rows. If there are no rows, the values are zeros.
+/// The weights of a value: it is the gradient of the sum over rows of factor times loss,
+/// changed by `steps` since. Backward is linear, so all values that it makes from a
+/// loss's gradient have the same rows. If there are no rows, the values are zeros.
 struct RowWeights {
     std::vector<std::shared_ptr<const LossRows>> losses;
     std::vector<GradientStep> steps;
     bool is_loss_gradient = false;  ///< it is the loss's gradient itself
-    /// The sums that were added to make this, and which byte of each is first here.
+    /// The sums that were added to make this, and the byte of each that is first here.
     std::vector<std::pair<Origin, std::int64_t>> added{};
     std::vector<Accumulated> mistakes{};  ///< if a parameter is updated with this
 
@@ -86,7 +86,7 @@ inline bool nearly_equal(double one, double other) {
     return std::abs(one - other) <= 1e-9 * std::max(std::abs(one), std::abs(other));
 }
 
-/// What the mean is over: rows, or elements if errors are squared.
+/// A mean is over rows, or over elements if errors are squared.
 enum class Unit : std::uint8_t { rows, elements };
 
 /// Numbers that describe a gradient's weights.
@@ -167,7 +167,7 @@ double RowWeights::multiplier() const {
 }
 
 /// Returns the weights of the sum of two values of one rank; null if they are not known.
-/// Both may be of the same rows, by different paths through the model.
+/// Both values may have the same rows, by different paths through the model.
 Weights sum_of(const Weights& one, const Weights& other) {
     if (!one || !other) return nullptr;
     if (one->zero() || one == other) return other;
@@ -193,8 +193,8 @@ Weights sum_of(const Weights& one, const Weights& other) {
     return std::make_shared<const RowWeights>(std::move(sum));
 }
 
-/// Returns the weights of a sum over ranks. Null if two ranks have the same rows: they
-/// may be replicas or parts of one whole.
+/// Returns the weights of a sum over ranks. Null if two ranks have the same rows: their
+/// values may be replicas or parts of one whole.
 Weights reduction_of(const std::vector<Weights>& members, const Origin& origin) {
     RowWeights result;
     std::vector<std::pair<std::uint64_t, std::size_t>> contents;  // and the member
@@ -239,8 +239,8 @@ Figures figures_of(const RowWeights& gradient, Unit unit) {
     return figures;
 }
 
-/// Returns whether it is a mean over all, or a sum. For squared errors, half of that is
-/// usual, too.
+/// Returns whether the gradient is that of a mean over all rows, or of a sum. For squared
+/// errors, half a mean or half a sum is usual, too.
 bool is_right(const Figures& figures, bool squared) {
     const double each = figures.factor * figures.multiplier;
     const auto fits = [&](double wanted) {
@@ -486,9 +486,9 @@ std::optional<Diagnosis> explain_means(const RowWeights& gradient, const Figures
 }
 
 /// Returns what is wrong with a gradient that updates a parameter: a wrong average (F21),
-/// or a mean of unequal means (F28). Reports only what one such mistake explains exactly.
-/// Returns nothing if all rows have the same weight, and it is 1 or the weights add up to
-/// 1. `group_sizes` are the sizes of this rank's communicators.
+/// or a mean of unequal means (F28). Reports a mistake only if it alone explains the
+/// weights. Returns nothing if all rows have one weight, and it is 1 or the weights add
+/// up to 1. `group_sizes` are the sizes of this rank's communicators.
 std::optional<Diagnosis> explain_weights(const RowWeights& gradient,
                                          const DeviceOperation& update,
                                          const std::vector<int>& group_sizes) {
@@ -510,7 +510,7 @@ std::optional<Diagnosis> explain_weights(const RowWeights& gradient,
 using Ranges = Shadow<Weights>::Ranges;
 
 /// Returns whether the range is only a part of a loss's gradient: then it does not stand
-/// for all of its rows.
+/// for all rows of the loss.
 bool is_cut(const Shadow<Weights>::Range& range) {
     return range.fact->is_loss_gradient &&
            (range.shift() != 0 ||
@@ -618,8 +618,8 @@ Weights RowWeightWatcher::with_addend(int rank, const DeviceOperation& operation
     return std::make_shared<const RowWeights>(std::move(noted));
 }
 
-/// Returns the weights of the only operand that has any, if the operation is linear in
-/// it; null if there is no such operand, or several.
+/// If exactly one operand has weights, and the operation is linear in this operand,
+/// returns its weights; else null.
 Weights RowWeightWatcher::of_one_operand(int rank,
                                          const DeviceOperation& operation) const {
     const Derivation& derivation = operation.derivation;
@@ -649,8 +649,8 @@ void RowWeightWatcher::begin_gradient(int rank, const DeviceOperation& operation
     const Tensor& prediction = *operation.reads[0];
     const Tensor& gradient = *operation.writes[0];
     const VirtualDevice& device = engine_.ranks()[rank]->virtual_device;
-    // If the columns of a loss are sharded, all of these ranks have the same operands,
-    // except for the logits.
+    // If the columns of a loss are sharded, all ranks with a shard have the same
+    // operands, except for the logits.
     const bool is_shard = operation.reads.size() > 2;
     std::uint64_t content = 0;
     for (std::size_t i = is_shard ? 1 : 0; i < operation.reads.size(); ++i)
@@ -682,7 +682,7 @@ void RowWeightWatcher::scale(int rank, const DeviceOperation& operation) {
 }
 
 /// Returns whether the gradient has all of the rank's losses of this step. If it has only
-/// some, as with two heads that take turns, its weights are not those of a mean.
+/// some of them, as with two heads that take turns, its weights are not those of a mean.
 bool RowWeightWatcher::has_all_losses(int rank, const RowWeights& gradient) const {
     const auto& all = gradient.losses;
     if (std::none_of(all.begin(), all.end(),
@@ -719,8 +719,8 @@ void RowWeightWatcher::check_accumulation(int rank, const RowWeights& gradient,
             throw FaultError(explain_accumulation(rank, mistake, update));
 }
 
-/// Checks every part of the gradient that is known. In a range of a flat buffer these may
-/// be only the last layers.
+/// Checks every part of the gradient that is known. In a range of a flat buffer, only the
+/// last layers may be known.
 void RowWeightWatcher::check_update(int rank, const DeviceOperation& operation) {
     of_step_[rank].stepped = true;
     Weights before;
@@ -787,8 +787,8 @@ void RowWeightWatcher::collective_begins(const Team& team, const Meeting& meetin
     }
 }
 
-/// Notes the result of a collective. If it overwrites an older sum of gradients, to which
-/// this rank contributed, notes that the older sum is lost.
+/// Notes the result of a collective. If the result overwrites an older sum of gradients
+/// with terms of this rank, notes that the older sum is lost.
 void RowWeightWatcher::write_over(int rank, const Tensor& output, Ranges made) {
     const Ranges past = known(rank).read(output);
     for (auto& range : made) {

@@ -12,8 +12,8 @@ namespace lockstep::sim {
 
 /// What is known of a rank's memory: for ranges of bytes of a storage, a fact about the
 /// values there. Bytes that no range covers are unknown. A fact is about values that were
-/// contiguous when it was noted. A range remembers where these began, so that slices of
-/// them can be told apart.
+/// contiguous when the fact was noted. A range remembers where these values began, so
+/// that slices of them can be told apart.
 template <typename Fact>
 class Shadow {
   public:
@@ -28,8 +28,8 @@ class Shadow {
     };
     using Ranges = std::vector<Range>;
 
-    /// Returns the known ranges of a tensor, clipped to it and counted from its first
-    /// byte.
+    /// Returns the known ranges of a tensor, clipped to the tensor and counted from its
+    /// first byte.
     Ranges read(const Tensor& tensor) const {
         Ranges found;
         const Ranges* const all = ranges_of(tensor);
@@ -96,8 +96,8 @@ class Shadow {
                    std::make_move_iterator(ranges.end()));
     }
 
-    /// Calls `change` for each fact about a tensor. If it returns false, the range
-    /// becomes unknown.
+    /// Calls `change` for each fact about a tensor. If `change` returns false, the fact's
+    /// range becomes unknown.
     template <typename Change>
     void change(const Tensor& tensor, Change change) {
         if (knows_nothing_of(tensor)) return;
@@ -181,17 +181,17 @@ class Tracker : public Watcher {
     void copy_facts(int rank, const DeviceOperation& copy) {
         known(rank).put(*copy.writes[0], known(rank).read(*copy.reads[0]));
     }
-    /// A received tensor gets the facts of what was sent.
+    /// A received tensor gets the facts of the sent tensor.
     void copy_facts(const Posted& send, const Posted& recv) {
         known(recv.launch->rank)
             .put(recv.operation.output,
                  known(send.launch->rank).read(send.operation.input));
     }
 
-    /// Returns what is known of the values that a collective only moves, in the order in
-    /// which all receivers get them: the root's, or the members' one after the other.
-    /// Adjacent parts of one whole become one range; otherwise n parts on n ranks would
-    /// take n^2 ranges.
+    /// For a collective that only moves values: returns the known ranges of these values,
+    /// in the order in which all receivers get them (the root's values, or the members'
+    /// values one after the other). Adjacent parts of one whole become one range;
+    /// otherwise n parts on n ranks would need n^2 ranges.
     Ranges moved(const Meeting& meeting) const {
         const CommOperation& first = meeting.first->operation;
         const VerbFacts verb = facts_of(first.verb);
@@ -229,7 +229,7 @@ inline std::vector<const Posted*> holders_of(const Meeting& meeting) {
 }
 
 /// Returns whether backward adds to a gradient with this operation: a sum of products,
-/// rows, lookups or norms, whose shape is not that of its operands. Two tensors of one
+/// rows, lookups or norms that has another shape than its operands. Two tensors of one
 /// shape may be added for other reasons: momentum, residuals, the difference of versions.
 inline bool is_backward_sum(const DeviceOperation& operation) {
     return operation.derivation.adds && operation.derivation.linear != 0 &&

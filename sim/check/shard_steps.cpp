@@ -39,7 +39,7 @@ struct ShardStep {
 
 /// If ranks update parts of one parameter with parts of one sum of gradients, they do one
 /// step together. They must use the same learning rate and step count (F24), and must all
-/// scale their gradients by the same factor (F23, for a norm of only one rank's part).
+/// scale their gradients by the same factor (F23: norms of single parts differ).
 /// Parameters are told apart by their names. A parameter without a name is checked only
 /// if its gradient is all that the rank got from the sum. If gradients were added up or
 /// scaled by a number on the device, their sum is known, but not their scale.

@@ -34,8 +34,8 @@ struct ShardedWhole {
 
 /// Follows shards (which part, and of which whole) through copies and updates in place.
 /// It finds parts that are gathered in another order than they were scattered in (F26),
-/// once something other than a copy reads across two of them. A program that gathers in
-/// another order and sorts the blocks afterwards makes no mistake.
+/// as soon as an operation other than a copy reads across two of these parts. A program
+/// that gathers in another order and sorts the blocks afterwards makes no mistake.
 class ShardWatcher final : public Tracker<ShardedWhole> {
   public:
     using Tracker::Tracker;
@@ -163,8 +163,8 @@ void ShardWatcher::collective_begins(const Team& /*team*/, const Meeting& meetin
     }
 }
 
-/// Returns the parts if they make up a piece of one whole, each once, but not in the
-/// order of the members; else null.
+/// If the parts make up a piece of one whole, each once, but not in the order of the
+/// members, returns the parts; else null.
 std::shared_ptr<const Misplaced> ShardWatcher::misplaced_in(
     const Meeting& meeting) const {
     const std::int64_t bytes = meeting.first->operation.input.bytes();

@@ -26,22 +26,22 @@ struct Draw {
     std::int64_t columns = 0;  ///< of such rows
     SourceLine at;
 
-    /// Returns whether both begin with the same numbers; one may have more rows.
+    /// Returns whether both draws begin with the same numbers; one may have more rows.
     bool begins_as(const Draw& other) const;
     std::uint64_t hash() const;
     std::string text() const;
 };
 
-/// F29: ranks share random numbers and should not, or should share them and do not.
+/// F29: ranks share random numbers but should not, or do not share them but should.
 ///
 /// Looks at masks: numbers that are drawn in a forward phase and multiply something
 /// there. If activations are replicas, because all ranks have them from one all-reduce or
-/// all-gather, they need the same mask on all of these ranks. Replicas of a model, whose
-/// gradients are summed, need different masks. Ranks are replicas, and not parts of one
+/// all-gather, they need the same mask on all of these ranks. Replicas of a model (their
+/// gradients are summed) need different masks. Ranks have replicas, and not parts of one
 /// model, if they exchange only parameters in forward. If a team has declared replicas of
-/// single parameters, only its sums of gradients count: its ranks may be parts of one
+/// single parameters, only its sums of gradients count: its ranks may have parts of one
 /// model that lack an exchange. A mask is identified by its stream and offset; a mask
-/// that the program uploads is not known.
+/// that the program uploads is unknown.
 class StreamWatcher final : public Tracker<Draw> {
   public:
     StreamWatcher(const Engine& engine, const Layouts& layouts);
@@ -123,8 +123,8 @@ Diagnosis explain_different(const Rollcall::Roll& roll,
     return diagnosis;
 }
 
-/// Returns whether the operation may turn drawn numbers into a mask: shift, scale or cut
-/// them off, in place.
+/// Returns whether the operation may turn drawn numbers into a mask: it shifts, scales or
+/// cuts off numbers, in place.
 bool shapes_a_mask(const DeviceOperation& operation) {
     return operation.is<ops::Scale>() || operation.is<ops::ScaleByTensor>() ||
            operation.is<ops::Add>() || operation.is<ops::Combine>();

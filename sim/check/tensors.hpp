@@ -41,8 +41,8 @@ inline const Tensor& gradient_of(const DeviceOperation& update) {
 /// "hidden.weight", or "the tensor (3, 4) made at model.cpp:12" if it has no name.
 std::string name_of(const Tensor& tensor);
 
-// Watchers read tensors with these: they cost no time, and other watchers do not see
-// them.
+// Watchers read tensors with these functions. The reads cost no time, and other watchers
+// do not see them.
 
 inline HostTensor values_of(const Tensor& tensor) {
     return tensor.device()->transfer_to_host(tensor);

@@ -15,7 +15,7 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Launches at one line of the program that ranks never waited for.
+/// Launches that ranks never waited for, all from one line of the program.
 struct Forgotten {
     const Team* team = nullptr;
     const Unwaited* first = nullptr;
@@ -98,7 +98,7 @@ std::optional<Diagnosis> explain_unwaited(const Engine& engine) {
 
 namespace {
 
-/// Returns the names of its operations, which are no longer known once they are done.
+/// Returns the names of the launch's operations. Operations that are done have none.
 std::string name_of(const Launch& launch) {
     std::string name;
     for (const Posted& posted : launch.posted)

@@ -31,7 +31,7 @@ struct VectorClock {
     std::vector<Entry> entries;  ///< by lane
 };
 
-/// A clock that no longer changes; all that know the same share it. Null knows nothing.
+/// A clock that no longer changes; all with this knowledge share it. Null knows nothing.
 using Knowledge = std::shared_ptr<const VectorClock>;
 
 /// Returns whether `more` knows all that `less` does.

@@ -22,13 +22,13 @@ namespace {
 /// F25: weights that are read in two versions, or that should have been gathered again
 /// before they are read.
 ///
-/// Each update by an optimizer begins a new version. Forward of a micro-batch notes what
-/// it reads; backward of the same one must find no update since. Weights that were
-/// gathered from shards are stale in a forward once the rank has updated its own shard.
-/// If a rank updates its shard of a whole in place, with a gradient that a collective
-/// made, the rest of the whole is stale, too, until something writes it. Phases tell
-/// forward from backward (PhaseScope); outside of them nothing is checked. Copies of the
-/// weights, and values written over them, are not checked.
+/// Each update by an optimizer begins a new version. The forward of a micro-batch notes
+/// what it reads; the backward of this micro-batch must find no update since. Weights
+/// that were gathered from shards are stale in a forward once the rank has updated its
+/// own shard. If a rank updates its shard of a whole in place, with a gradient that a
+/// collective made, the rest of the whole is stale, too, until something writes it.
+/// Phases tell forward from backward (PhaseScope); outside of phases nothing is checked.
+/// Copies of the weights, and values written over them, are not checked.
 class VersionWatcher final : public Watcher {
   public:
     VersionWatcher(int ranks, const Layouts& layouts)
@@ -197,7 +197,7 @@ void VersionWatcher::read_in_forward(int rank, const DeviceOperation& operation,
             "Gather them again after each update, and release what was gathered before "
             "it (a ZeRO-3 unit that stays open is not gathered again).");
     }
-    // It was written since the forward began, so it is an activation.
+    // The tensor was written since the forward began, so it is an activation.
     if (history.written_in_pass == phase.pass) return;
     if (history.has_shards()) require_all_written(rank, operation, read, history);
     std::vector<Read>& reads = history.reads[phase.micro_batch];
@@ -205,7 +205,7 @@ void VersionWatcher::read_in_forward(int rank, const DeviceOperation& operation,
     const bool known = std::any_of(reads.begin(), reads.end(),
                                    [&](const Read& past) { return past.range == range; });
     if (!known) reads.push_back({range, mine.time, phase.pass, operation.at});
-    // A program may number micro-batches without end; the lowest have ended long ago.
+    // A program may number micro-batches without end; those with low numbers have ended.
     constexpr std::size_t kMicroBatches = 1024;
     if (history.reads.size() > kMicroBatches) history.reads.erase(history.reads.begin());
 }
@@ -221,8 +221,8 @@ std::int64_t first_gap(const Ranges& ranges, std::int64_t bytes) {
     return end < bytes ? end : -1;
 }
 
-/// Of a whole, or of a flat buffer of parameters, this rank updates only its shard. What
-/// it reads of the rest must come from other ranks after each update.
+/// This rank updates only its shard of a whole (or of a flat buffer of parameters). If it
+/// reads the rest, that must come from other ranks after each update.
 void VersionWatcher::require_all_written(int rank, const DeviceOperation& operation,
                                          const Tensor& read,
                                          const History& history) const {

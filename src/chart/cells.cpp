@@ -7,13 +7,13 @@ namespace lockstep {
 
 namespace {
 
-/// Returns the divisor that cuts times to 2^50, so that a product with a number of
-/// columns cannot overflow.
+/// Returns a divisor that makes times smaller than 2^50. Their products with a number of
+/// columns then cannot overflow.
 std::int64_t cut_to_fit(Picoseconds end) {
     return (end >> 50) + 1;
 }
 
-/// Returns for each column the box that fills most of it; -1 if more than half is idle.
+/// Returns for each column the box that fills most of it; -1 if it is mostly idle.
 std::vector<int> largest_boxes(const std::vector<const Box*>& boxes,
                                const CellGrid& grid) {
     const std::int64_t cut = cut_to_fit(grid.end);
@@ -40,7 +40,7 @@ std::vector<int> largest_boxes(const std::vector<const Box*>& boxes,
     return shown;
 }
 
-/// Gives each box without a column one, if possible.
+/// Gives each box that has no column a column, if possible.
 void show_hidden(const std::vector<const Box*>& boxes, const CellGrid& grid,
                  std::vector<int>& shown) {
     struct Columns {

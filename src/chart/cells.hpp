@@ -19,12 +19,12 @@ struct CellGrid {
     int column_of(Picoseconds time) const;
 };
 
-/// Returns the row's boxes that are in no other box and take time.
+/// Returns the row's boxes that are inside no other box and are not empty.
 std::vector<const Box*> outer_boxes(const Row& row);
 
-/// Returns for each column the index in `boxes` of the box that is drawn there: the one
+/// Returns for each column the index in `boxes` of the box that is drawn there: the box
 /// that fills most of the column, or -1 if more than half of it is idle. A box that would
-/// vanish gets an idle column, or a column of the box that is drawn in its place, if that
+/// vanish gets an idle column, or a column of the box that is drawn there, if that box
 /// has several.
 std::vector<int> fill_cells(const std::vector<const Box*>& boxes, const CellGrid& grid);
 

@@ -18,7 +18,7 @@ std::string label_of(double units) {
     return fmt::format("{:.12g}", units);
 }
 
-/// Returns the smallest of …, 0.2, 0.5, 1, 2, 5, 10, … that is at least `least`.
+/// Returns the smallest round number (…, 0.5, 1, 2, 5, 10, …) that is at least `least`.
 double round_step(double least) {
     const double power = std::pow(10, std::floor(std::log10(least)));
     for (const double round : {1., 2., 5.})

@@ -23,8 +23,8 @@ struct AxisTick {
     std::string label;
 };
 
-/// A scale of time from 0 to `end`. Times are whole numbers of any unit; `per_unit` of
-/// them are one unit of the labels.
+/// A scale of time from 0 to `end`. Times are whole numbers of any unit; `per_unit` such
+/// units are one unit of the labels.
 struct Axis {
     Picoseconds end = 1;
     double per_unit = 1;
@@ -33,7 +33,7 @@ struct Axis {
     /// A scale in the largest of s, ms, us, ns and ps that `end` reaches.
     static Axis of_seconds(Picoseconds end);
 
-    /// Returns round times: 0, and at most `most` after it.
+    /// Returns round times: 0, and at most `most` later times.
     std::vector<AxisTick> ticks(int most) const;
     /// Returns the approximate number of characters of the longest label.
     int label_size() const;
@@ -45,7 +45,7 @@ struct Box {
     Picoseconds end = 0;
     int look = 0;            ///< its index in Chart::looks
     int number = -1;         ///< of the micro-batch; -1 if it has none
-    int depth = 0;           ///< the number of boxes of its row around it
+    int depth = 0;           ///< how many boxes of its row contain it
     std::size_t source = 0;  ///< the item that the adapter made it from
 };
 
@@ -53,7 +53,7 @@ struct Box {
 struct BoxWords {
     std::vector<std::string> labels;  ///< longest first; the first that fits is shown
     std::string tooltip;
-    std::string id = {};  ///< names the box in its panel's picture; empty if it has none
+    std::string id = {};         ///< names the box in its panel's picture; may be empty
     std::string waits_for = {};  ///< ids of boxes that it waits for, separated by spaces
 };
 
@@ -61,12 +61,12 @@ struct BoxWords {
 enum class RowSize { large, medium, small };
 
 /// Boxes next to each other. Boxes of one depth do not overlap. Each inner box is inside
-/// a box of the next lower depth, and comes after it in the list.
+/// a box of the next lower depth, and comes after that box in the list.
 struct Row {
     std::string label;
     RowSize size = RowSize::large;
-    bool shows_idle = false;  ///< time without a box is lost, and is marked
-    double busy = -1;         ///< fraction of the time, to be shown; negative: not shown
+    bool shows_idle = false;  ///< if true, time without a box is marked as lost
+    double busy = -1;         ///< busy fraction of the time; not shown if negative
     std::vector<Box> boxes;
 };
 
@@ -138,7 +138,7 @@ struct Chart {
     std::vector<Look> looks;
     std::vector<LegendEntry> legend;
     std::vector<Panel> panels;
-    /// True if the picture becomes as wide as needed, within limits, to read its numbers.
+    /// If true, the picture becomes wide enough, within limits, for readable numbers.
     bool grows = false;
     /// Translates words of the picture, such as "idle", for its reader; null for English.
     std::string (*translate)(std::string_view english) = nullptr;

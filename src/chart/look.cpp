@@ -10,14 +10,14 @@ namespace lockstep {
 
 namespace {
 
-/// In the order of the enum. Boxes have the colours of Okabe and Ito, "Color universal
-/// design", 2008; memory has muted colours of Tol, "Colour schemes", 2021. Colour-blind
-/// readers can tell the colours of each set apart.
+/// The colours, in the order of the enum. Boxes have the colours of Okabe and Ito, "Color
+/// universal design", 2008; memory has muted colours of Tol, "Colour schemes", 2021.
+/// Colour-blind readers can tell the colours of each set apart.
 constexpr std::array<Colour, 19> kColours{{
     {0x56, 0xB4, 0xE9},  // forward: sky blue
     {0xE6, 0x9F, 0x00},  // backward: orange
-    {0xD5, 0x5E, 0x00},  // its half for inputs: vermilion
-    {0x00, 0x9E, 0x73},  // its half for weights: green
+    {0xD5, 0x5E, 0x00},  // backward's half for inputs: vermilion
+    {0x00, 0x9E, 0x73},  // backward's half for weights: green
     {0xF0, 0xE4, 0x42},  // update: yellow
     {0xBB, 0xCC, 0x33},  // another phase: pear
     {0xBB, 0xBB, 0xBB},  // operation outside a phase: grey
@@ -48,7 +48,7 @@ constexpr std::array<Colour, 8> kPlaces{{
     {0xAA, 0xAA, 0x00},  // olive
 }};
 
-/// Returns which of the six steps of the terminals' colour cube is nearest to a byte.
+/// Returns the step, 0 to 5, of the terminals' colour cube that is nearest to a byte.
 int cube_step(int value) {
     constexpr std::array<int, 6> kSteps{0, 95, 135, 175, 215, 255};
     int nearest = 0;

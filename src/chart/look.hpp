@@ -6,7 +6,7 @@
 namespace lockstep {
 
 /// The meaning of a box, a layer of memory or an edge in a picture. One colour has one
-/// meaning in all pictures: the table is in look.cpp.
+/// meaning in all pictures. The table is in look.cpp.
 enum class Meaning : std::uint8_t {
     forward,
     backward,
@@ -35,7 +35,7 @@ struct Look {
     char letter = 0;  ///< stands for it if there is little room; 0 for layers of memory
     char fill = 0;    ///< fills the rest of its box in text
     std::string words;
-    double lightness = 0;  ///< from 0, the colour of the meaning, to 1, white
+    double lightness = 0;  ///< 0 is the colour of the meaning, 1 is white
 
     bool operator==(const Look&) const = default;
 };
@@ -54,8 +54,8 @@ struct Colour {
 Colour colour_of(Meaning meaning);
 Colour colour_of(const Look& look);
 
-/// Returns the colour of number `place` of a series, from 0, such as a mesh's places
-/// along an axis. Neighbours differ; after 24 the colours repeat.
+/// Returns colour `place`, counted from 0, of a series such as a mesh's places along an
+/// axis. Neighbours differ; after 24 the colours repeat.
 Colour colour_of_place(int place);
 inline constexpr int kPlaceColours = 24;
 

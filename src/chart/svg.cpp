@@ -65,7 +65,7 @@ double width_on_box(const std::string& text) {
     return kSvgDigit * columns_of(text) + 1;
 }
 
-/// Returns the data with which a script finds the boxes that a box waits for.
+/// Returns attributes. A script uses them to find the boxes that a box waits for.
 std::string data_of(const BoxWords& words) {
     std::string data;
     for (const auto& [name, value] :
@@ -96,8 +96,8 @@ struct DrawnBox {
     int count;
 };
 
-/// Returns the row's boxes. Neighbours of one depth are merged if they are shorter than
-/// `least`, and so are the gaps between them.
+/// Returns the row's boxes. Neighbours of one depth are merged if they, and the gaps
+/// between them, are shorter than `least`.
 std::vector<DrawnBox> merged(const Row& row, Picoseconds least) {
     std::vector<DrawnBox> drawn;
     const auto is_short = [&](Picoseconds length) { return length < least; };
@@ -121,7 +121,7 @@ std::vector<DrawnBox> merged(const Row& row, Picoseconds least) {
     return drawn;
 }
 
-/// Returns at most two levels for each pixel: the highest in it, and the last.
+/// Returns at most two levels for each pixel: the highest and the last in the pixel.
 std::vector<Level> levels_by_pixel(const std::vector<Level>& all, const Scale& scale) {
     const auto pixel = [&](const Level& level) {
         return std::floor(scale.x(level.time));
@@ -179,7 +179,7 @@ class SvgPicture {
     }
 
     /// Labels of groups are on the left, and labels of their rows and strips are next to
-    /// them. If a group has no rows, its strips' labels are below the group's.
+    /// them. If a group has no rows, its strips' labels are below the group's label.
     void measure_labels() {
         int groups = 0;
         int rows = 0;
@@ -198,8 +198,8 @@ class SvgPicture {
         left_ = std::ceil(kMargin + kSvgLetter * (groups + rows) + (rows > 0 ? 20 : 10));
     }
 
-    /// Measures the picture's width, and decides whether it has too many boxes for one
-    /// element each.
+    /// Measures the picture's width, and decides whether the picture has too many boxes
+    /// to draw each as its own element.
     void measure_boxes() {
         double wanted = kLeastWidth;
         int digits = 1;
@@ -216,8 +216,8 @@ class SvgPicture {
                                              static_cast<double>(box.end - box.start));
         });
         width_ = chart_.grows ? std::ceil(std::min(wanted, kMostWidth)) : kWidth;
-        // Boxes narrower than half a pixel are merged; if there are still too many, wider
-        // ones are, too.
+        // Boxes narrower than half a pixel are merged. If there are still too many boxes,
+        // wider boxes are merged, too.
         for (by_pixel_ = true; by_pixel_ && least_pixels_ < kMostMerged;) {
             std::size_t count = 0;
             for_each_row([&](const Panel& panel, const RowGroup&, const Row& row) {
@@ -358,7 +358,7 @@ class SvgPicture {
     }
 
     /// Draws the whole stack first, then the stack without its top layer, and so on. Each
-    /// covers part of the one before.
+    /// drawing covers part of the drawing before.
     void draw_strip(const Panel& panel, const Strip& strip, const Scale& scale,
                     double most) {
         tracks_ += svg_rectangle(scale.left, y_, scale.width, kStrip, "class=\"r\"/>\n");
@@ -482,11 +482,11 @@ class SvgPicture {
     double least_pixels_ = 0.5;
     bool by_pixel_ = false;
     double y_ = kMargin - 4;
-    // These were drawn, for the legend:
+    // What was drawn, for the legend.
     bool has_idle_ = false;
     bool has_inner_ = false;
     bool has_numbers_ = false;
-    // These are layers of the picture, the lowest first:
+    // Layers of the picture, the lowest first.
     std::string tracks_;
     std::string lines_;
     std::string body_;
@@ -520,7 +520,7 @@ std::string xml_escaped(std::string_view text) {
     for (std::size_t at = 0; at < text.size();) {
         const CodePoint point = decode_utf8(text, at);
         const char c = text[at];
-        // XML forbids the last two.
+        // XML forbids U+FFFE and U+FFFF.
         if (!point.valid || point.value == 0xFFFE || point.value == 0xFFFF)
             escaped += '?';
         else if (c == '&')

@@ -8,11 +8,11 @@
 
 namespace lockstep {
 
-/// Draws the chart as a standalone SVG: each row is a line, and each box a span with a
-/// tooltip, and a label if it fits. Messages are arrows. Strips of amounts are below
-/// their group's rows. Lost idle time is hatched. The picture's size is bounded: boxes
-/// too narrow to be seen are merged, more than 20,000 boxes are drawn pixel by pixel
-/// without tooltips, and groups after the first 64 are only counted.
+/// Draws the chart as a standalone SVG. Each row is a line. Each box is a span with a
+/// tooltip, and with a label if the label fits. Messages are arrows. Strips of amounts
+/// are below their group's rows. Lost idle time is hatched. The picture's size is
+/// bounded: boxes too narrow to be seen are merged, more than 20,000 boxes are drawn
+/// pixel by pixel without tooltips, and groups after the first 64 are only counted.
 std::string chart_svg(const Chart& chart);
 
 /// A picture without the document's tags around it.
@@ -37,7 +37,7 @@ std::string svg_document(const SvgPart& picture, const std::string& definitions 
 /// spaces; bytes that are not UTF-8 become question marks.
 std::string xml_escaped(std::string_view text);
 
-/// Returns at most `most` columns of the text, which ends with "…" if some are left out.
+/// Returns at most `most` columns of the text. It ends with "…" if some are left out.
 std::string clipped(const std::string& text, int most);
 
 /// The width of a column of text in pixels: beside boxes, and on boxes.
@@ -52,7 +52,7 @@ std::string svg_number(double value);
 std::string svg_text(double x, double y, std::string_view text,
                      std::string_view classes = "");
 
-/// Returns a rectangle. `dress` is its other attributes and the end of its tag.
+/// Returns a rectangle. `dress` is the other attributes and the end of the tag.
 std::string svg_rectangle(double x, double y, double width, double height,
                           const std::string& dress);
 

@@ -29,7 +29,7 @@ class EntryLines {
   public:
     explicit EntryLines(int width) : width_(width) {}
 
-    /// `sample` may be coloured; it takes `columns`.
+    /// `sample` may be coloured; it is `columns` columns wide.
     void add(const std::string& sample, int columns, const std::string& words) {
         columns += columns_of(words);
         const bool breaks = used_ > 0 && used_ + 2 + columns > width_;
@@ -46,8 +46,8 @@ class EntryLines {
 };
 
 /// Amounts as text, with one character each; "." is 0. If all are whole numbers of at
-/// most 35, the others are "1" to "9" and "a" to "z". Otherwise they are ninths of the
-/// largest amount, rounded up.
+/// most 35, "1" to "9" and "a" to "z" stand for 1 to 35. Otherwise "1" to "9" stand for
+/// ninths of the largest amount, rounded up.
 class AmountDigits {
   public:
     AmountDigits(const Chart& chart, const Panel& panel)
@@ -72,8 +72,8 @@ class AmountDigits {
         return most_ > 9 ? say(digit(most_), most_) : "";
     }
 
-    /// Returns the highest level in each column: one that begins in it, or continues
-    /// through it. The last level ends at `end`.
+    /// Returns the highest level in each column. This level begins in the column, or
+    /// continues through it. The last level ends at `end`.
     std::string columns(const Strip& strip, const CellGrid& grid, Picoseconds end) const {
         std::vector<double> highest(static_cast<std::size_t>(grid.columns));
         for (std::size_t i = 0; i < strip.levels.size(); ++i) {
@@ -142,15 +142,15 @@ class TextPicture {
                     if (is_drawn(row)) visit(panel.groups[g], row);
     }
 
-    /// There is no room for small rows. An empty row shows nothing, unless it shows idle
-    /// time.
+    /// Returns false for small rows, because they have no room, and for empty rows,
+    /// unless they show idle time.
     static bool is_drawn(const Row& row) {
         return row.size != RowSize::small &&
                (row.shows_idle || !outer_boxes(row).empty());
     }
 
-    /// Leaves out the word "device" if labels take more than a quarter of the width, and
-    /// labels of rows if all are the same.
+    /// Leaves out the word "device" if labels are wider than a quarter of the picture.
+    /// Leaves out labels of rows if all of them are the same.
     void measure_labels() {
         std::set<std::string> labels;
         for_each_row(
@@ -315,8 +315,8 @@ class TextPicture {
                                           chart_.member_word(2));
     }
 
-    /// Says so if a column is longer than the shortest box: some boxes are then not
-    /// visible.
+    /// Returns a remark if a column is longer than the shortest box: some boxes are then
+    /// not visible.
     std::string column_text() const {
         Picoseconds shortest = end_;
         for_each_row([&](const RowGroup&, const Row& row) {
@@ -365,7 +365,7 @@ class TextPicture {
     int label_columns_ = 0;
     int busy_columns_ = 0;
     CellGrid grid_;
-    // These were drawn, for the legend:
+    // What was drawn, for the legend.
     std::set<int> drawn_;
     bool has_numbers_ = false;
     bool has_idle_ = false;

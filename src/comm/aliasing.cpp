@@ -75,8 +75,8 @@ class Stretches {
     bool conflict();
 
   private:
-    /// If the stretch touches the last one of its kind, that one gets longer. So blocks
-    /// in the order of ranks are one stretch.
+    /// If the stretch touches the last stretch of its kind, extends that stretch. So
+    /// blocks in the order of ranks are one stretch.
     void add(const Stretch& next);
 
     std::vector<Stretch> all_;
@@ -95,7 +95,7 @@ void Stretches::add(const CommOperation& operation, int rank) {
     if (read == nullptr) return;
     Stretch rest = stretch_of(*read, false);
     if (written == nullptr || !read->overlaps(*written)) return add(rest);
-    // In place: add what it reads on both sides of what it writes.
+    // An in-place operation also reads memory on both sides of what it writes.
     const Stretch own = stretch_of(*written, true);
     add({rest.storage, rest.begin, own.begin, false});
     rest.begin = own.end;
@@ -151,7 +151,7 @@ BufferUse clash(const CommOperation& a, const CommOperation& b, int rank) {
     return {};
 }
 
-/// Returns whether one of the two has its output in a storage that the other uses. For
+/// Returns whether one operation has its output in a storage that the other one uses. For
 /// nearly all pairs this check is enough.
 bool may_write_into(const CommOperation& a, const CommOperation& b) {
     const auto one_way = [](const CommOperation& writer, const CommOperation& other) {

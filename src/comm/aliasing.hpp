@@ -22,7 +22,7 @@ BufferUse buffers_of(const CommOperation& operation, int rank);
 /// tensor's storage.
 std::string buffer_text(const Tensor& tensor, std::int64_t begin, std::int64_t end);
 
-/// Buffers of one communication may share memory only as its in-place rule says:
+/// Buffers of one communication may share memory only by these in-place rules:
 ///
 /// - all_reduce, broadcast, reduce, all_to_all: input and output are the same;
 /// - all_gather, and gather at the root: input is output's own block;
@@ -33,13 +33,13 @@ std::string buffer_text(const Tensor& tensor, std::int64_t begin, std::int64_t e
 inline void require_apart(const CommOperation& operation, int rank,
                           const std::string& name);
 
-/// Checks operations that start together: if one of them writes a buffer, no other may
-/// read or write it, since they run at the same time. Costs n log n for n buffers that
-/// are not adjacent in memory.
+/// Checks operations that start together: if one operation writes a buffer, no other
+/// operation may read or write that buffer, since they run at the same time. Costs n log
+/// n for n buffers that are not adjacent in memory.
 void require_apart(std::span<const CommOperation> operations, int rank,
                    const std::string& name);
 
-/// Does require_apart's work if input and output are in the same memory.
+/// Checks the in-place rule if input and output are in the same memory.
 void require_in_place_rule(const CommOperation& operation, int rank,
                            const std::string& name);
 

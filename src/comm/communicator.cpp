@@ -205,14 +205,14 @@ Work Communicator::barrier(SourceLine at) {
     return launch(barrier);
 }
 
-// NCCL has no all-to-all of unequal blocks, so it is a group of sends and recvs, as in
+// NCCL has no all-to-all of unequal blocks, so this is a group of sends and recvs, as in
 // PyTorch's all_to_all_single with split sizes. Empty blocks are posted too, so that a
-// rank that expects something there is found.
+// rank that expects a message instead is found.
 
 namespace {
 
-/// Requires one count for each rank, none of them negative, and all rows of the tensor in
-/// total.
+/// Requires one count for each rank. No count may be negative, and they must add up to
+/// the tensor's rows.
 void require_counts(const char* name, const std::vector<std::int64_t>& counts,
                     const char* tensor_name, const Tensor& tensor, int size,
                     SourceLine at) {
@@ -325,8 +325,8 @@ FaultError Communicator::used_after_run(SourceLine made_at, SourceLine at) const
 
 namespace {
 
-/// Describes a misuse of a group of rank `rank`; `calls` are the rank's calls that show
-/// it, in order.
+/// Describes how rank `rank` misused a group; `calls` are the rank's calls that show the
+/// misuse, in order.
 FaultError misuse(int rank, const std::string& communicator, std::string sentence,
                   const std::vector<std::pair<std::string, SourceLine>>& calls) {
     Diagnosis diagnosis = diagnosis_of("F15");
@@ -399,7 +399,7 @@ Group& Group::add(CommOperation operation) {
     return *this;
 }
 
-// Fills in a message in its final place: a simulator of many devices makes millions.
+// Fills in a message in its final place: large simulations make millions of messages.
 Group& Group::add_message(Verb verb, const Tensor& buffer, int peer, SourceLine at) {
     if (started_) [[unlikely]]
         refuse_late(verb, at);

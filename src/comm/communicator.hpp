@@ -20,21 +20,21 @@ using BytesByVerb = std::array<std::int64_t, kVerbs>;
 
 /// A group of ranks that exchange messages: NCCL's verbs with PyTorch's semantics.
 ///
-/// An operation starts when everything that this device issued before is done, and so are
-/// the communicator's earlier operations. It overlaps with what the device issues next;
-/// Work::wait puts the two in order again. All ranks of the communicator call the same
-/// collectives in the same order. A send and its recv meet: nothing is buffered.
-/// Destinations come first. Buffers may be views; the buffers of one call share memory
-/// only as its in-place rule says, and those of a group only if all of them are read
-/// (src/comm/aliasing.hpp). The caller keeps them until it has waited for the Work. Wrong
-/// shapes, dtypes or ranks throw UsageError.
+/// An operation starts when all earlier operations of this device and of the communicator
+/// are done. It overlaps with later operations of the device, until Work::wait. All ranks
+/// of the communicator call the same collectives in the same order. A send and its recv
+/// wait for each other: nothing is buffered. Destinations are the first arguments.
+/// Buffers may be views. The buffers of one call may share memory only as the verb's
+/// in-place rule says. The buffers of a group may share memory only if none of them is
+/// written (src/comm/aliasing.hpp). The caller keeps the buffers until it has waited for
+/// the Work. Wrong shapes, dtypes or ranks throw UsageError.
 ///
 /// bf16 is rounded after each addition around the ring, as in NCCL's kernels (__hadd in
 /// 2.28's src/device/reduce_kernel.h): sum gradients of many ranks in f32.
 ///
-/// In the costs, S is the bytes of the whole buffer, n the number of ranks, and "bytes"
-/// what one rank sends, over a ring unless said otherwise. "Steps" are messages one after
-/// another, each of which costs latency.
+/// In the costs, S is the bytes of the whole buffer, and n is the number of ranks.
+/// "Bytes" are the bytes that one rank sends; the ranks form a ring unless the comment
+/// says otherwise. "Steps" are messages one after another; each of them costs latency.
 class Communicator {
   public:
     virtual ~Communicator() = default;
@@ -77,7 +77,7 @@ class Communicator {
     /// rank order. On other ranks input is none. The root sends (n-1)/n S bytes.
     Work scatter(const Tensor& output, const Tensor& input, int root,
                  SourceLine at = SourceLine::here());
-    /// Sends block i of input to rank i, whose output gets it as the block of this rank.
+    /// Sends block i of input to rank i. In rank i's output it is the block of this rank.
     /// (n-1)/n S bytes, n-1 steps. In place if output is input.
     Work all_to_all(const Tensor& output, const Tensor& input,
                     SourceLine at = SourceLine::here());
@@ -85,8 +85,8 @@ class Communicator {
     /// (in elements, if there is only one dimension). The next send_counts[i] rows of
     /// input go to rank i. The next recv_counts[i] rows of output come from rank i, whose
     /// send_counts must match. Counts add up to all rows of their tensor. It is a group
-    /// of one message to and one message from each other rank, except empty ones; the own
-    /// block is a copy.
+    /// with one message to and one message from each other rank; empty messages are left
+    /// out. The own block is copied.
     Work all_to_all_v(const Tensor& output, const std::vector<std::int64_t>& recv_counts,
                       const Tensor& input, const std::vector<std::int64_t>& send_counts,
                       SourceLine at = SourceLine::here());
@@ -107,18 +107,18 @@ class Communicator {
     ///
     ///     comm.group().send(right_going, right).recv(arriving, left).start().wait();
     ///
-    /// Until the group is started, its communicator accepts nothing else: FaultError
+    /// Until the group is started, any other call of its communicator throws FaultError
     /// (F15).
     Group group(SourceLine at = SourceLine::here());
 
     /// Returns a communicator of the ranks that give the same colour, ordered by (key,
-    /// rank). Every rank of this communicator calls it. Null for kNoColor. `name` is for
-    /// timelines and messages.
+    /// rank). Every rank of this communicator must call split. Null for kNoColor. `name`
+    /// is for timelines and messages.
     std::unique_ptr<Communicator> split(int color, int key,
                                         const std::string& name = "split",
                                         SourceLine at = SourceLine::here());
     /// Splits, and checks the members that this rank expects: FaultError (F06) if the
-    /// ranks' requests make another communicator.
+    /// ranks' requests make a different communicator.
     std::unique_ptr<Communicator> split(const SplitRequest& request,
                                         SourceLine at = SourceLine::here());
     static constexpr int kNoColor = -1;
@@ -235,23 +235,23 @@ class Communicator {
 };
 
 /// Collects operations of one communicator and starts them together. The verbs are the
-/// communicator's. A communicator has one open group at a time. A group must be started,
-/// once, and accepts nothing afterwards: FaultError (F15). If an exception leaves the
-/// group's scope, nothing of the group starts.
+/// communicator's. A communicator has one open group at a time. A group must be started
+/// exactly once, and accepts nothing afterwards; otherwise FaultError (F15). If an
+/// exception leaves the group's scope, nothing of the group starts.
 ///
-/// Collectives that all ranks have in one group cost the latency of the longest and the
-/// bytes of all. NCCL runs them in one kernel, whose channels work at the same time. Two
-/// costs that NCCL has are left out here:
-/// - Each channel runs its collectives one after another. NCCL's own estimate for N of
-///   one kind on a ring has ceil(N / channels) latencies: 7 for 100 all-gathers on 16
-///   channels (latCount in ncclTopoGetAlgoTime, src/graph/tuning.cc of NCCL 2.28;
-///   nTasksPerChannel in src/enqueue.cc). Collectives share an algorithm only if their
-///   bytes differ by less than a factor of 4.
+/// If all ranks have the same collectives in one group, these cost the latency of the
+/// longest collective and the bytes of all. NCCL runs them in one kernel, whose channels
+/// work at the same time. Two costs that NCCL has are left out here:
+/// - Each channel runs its collectives one after another. NCCL's own estimate for N
+///   collectives of one kind on a ring has ceil(N / channels) latencies: 7 for 100
+///   all-gathers on 16 channels (latCount in ncclTopoGetAlgoTime, src/graph/tuning.cc of
+///   NCCL 2.28; nTasksPerChannel in src/enqueue.cc). Collectives share an algorithm only
+///   if their bytes differ by less than a factor of 4.
 /// - The kernel reads a descriptor of each collective. If a group's descriptors do not
-///   fit its buffers, it becomes several kernels (ncclTasksRegAndEnqueue,
+///   fit the kernel's buffers, the group becomes several kernels (ncclTasksRegAndEnqueue,
 ///   ncclLaunchPrepare).
-/// Under NCCL 2.13.4 a user measured 116 s for groups of 980 reduce-scatters, of 21 MB
-/// together, and 1.6 s with each group as one flat reduce-scatter
+/// Under NCCL 2.13.4 a user measured 116 s for groups of 980 reduce-scatters (21 MB
+/// together), and 1.6 s if each group was one flat reduce-scatter
 /// (github.com/NVIDIA/nccl, issue 725). So with NCCL a flat buffer is still worth its
 /// copies.
 class [[nodiscard]] Group {

@@ -114,8 +114,8 @@ void declare_same(Communicator& group, const HostTensor& values, const std::stri
 
 namespace {
 
-/// A rank sends this to the others: a hash of its values with their dtype and shape, or
-/// the difference that it found, and last its number in the run.
+/// What a rank sends to the others: a hash of its values with their dtype and shape, or
+/// its difference from the usual values; at the end its number in the run.
 constexpr std::int64_t kWords = 8;
 using Words = std::array<std::int64_t, kWords>;
 
@@ -135,8 +135,8 @@ std::vector<Words> words_of_all(Communicator& group, Device& device, const Words
     return all;
 }
 
-/// Returns the sets of members that sent the same words, the largest set first. Of
-/// equally large sets, the one with the lowest member is first.
+/// Returns the sets of members that sent the same words, the largest set first. If sets
+/// are equally large, the set with the lowest member is first.
 std::vector<std::vector<int>> equal_members(const std::vector<Words>& words) {
     std::map<Words, std::vector<int>> sets;
     for (std::size_t member = 0; member < words.size(); ++member) {
@@ -193,7 +193,7 @@ std::vector<ReplicaSide> sides_of(const std::vector<Words>& words,
 }
 
 /// Returns how a rank's values differ from the usual ones: the first element that
-/// differs, the number of elements that differ, and this rank's value of the first one.
+/// differs, the number of elements that differ, and this rank's first value that differs.
 Words difference_of(const HostTensor& mine, const HostTensor& usual) {
     Words found{};
     if (mine == usual) return found;
@@ -216,8 +216,8 @@ HostTensor value_in(const Words& found, DType dtype) {
 }  // namespace
 
 /// Uses only the communicator's own verbs. The ranks exchange hashes. If these differ,
-/// the usual values are broadcast, and the ranks exchange their differences from them.
-/// Every rank throws the same error.
+/// the usual values are broadcast, and the ranks exchange their differences from the
+/// usual values. Every rank throws the same error.
 void Communicator::do_expect_replicated(const Tensor& tensor, const std::string& name,
                                         SourceLine at) {
     if (!device_.has_numbers()) return;

@@ -10,16 +10,16 @@ namespace lockstep {
 // A strategy's own code makes these assertions about itself. They are always checked, on
 // every backend.
 
-/// Asserts that every rank of the group holds the same bits in `tensor`. Every rank calls
-/// it, in the same order among its calls for this group. FaultError (F24) names the ranks
-/// that differ, the first element that differs, and its values on both sides. A NaN
+/// Asserts that every rank of the group holds the same bits in `tensor`. Every rank of
+/// the group makes the same calls, in the same order. FaultError (F24) names the ranks
+/// that differ, the first element that differs, and the values on both sides. A NaN
 /// equals the same NaN. A run that computes shapes only compares shapes.
 ///
 ///     expect_replicated(replicas, weight, "hidden.weight");
 ///
-/// On virtual devices it costs no time and no bytes, and a difference ends the run when
-/// all ranks have called. On other backends it is an all-gather of a few bytes, with more
-/// only if something differs, and it waits for the other ranks.
+/// On virtual devices the call costs no time and no bytes, and a difference ends the run
+/// when all ranks have called. On other backends it is an all-gather of a few bytes (more
+/// bytes only if something differs), and it waits for the other ranks.
 void expect_replicated(Communicator& group, const Tensor& tensor,
                        const std::string& name = "", SourceLine at = SourceLine::here());
 
@@ -47,9 +47,9 @@ void declare_same(Communicator& group, const HostTensor& values, const std::stri
 ///     replicas.all_reduce(gradient).wait();
 ///     expect_bytes(sent, 2 * (n - 1) * gradient.bytes() / n);
 ///
-/// Counts completed operations: when a count begins and when it is read, nothing may be
-/// in flight over the communicator. That is, all its Work so far must have been waited
-/// for; if not, UsageError. Communicators that are split off have their own counts.
+/// Counts only completed operations. When a count begins and when it is read, nothing may
+/// be in flight over the communicator: the program must have waited for all its Work.
+/// Otherwise UsageError. Communicators that are split off have their own counts.
 class ByteCount {
   public:
     explicit ByteCount(const Communicator& communicator,
@@ -71,7 +71,7 @@ class ByteCount {
 };
 
 /// Asserts that this rank has sent `bytes` since the count began. FaultError (F27) says
-/// how many it has sent, and by which operations.
+/// how many bytes it has sent, and by which operations.
 void expect_bytes(const ByteCount& sent, std::int64_t bytes,
                   SourceLine at = SourceLine::here());
 

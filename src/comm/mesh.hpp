@@ -31,20 +31,20 @@ class Mesh {
     using Axis = MeshShape::Axis;
 
     /// Splits `world` once for each axis, in order; `world` must outlive the mesh.
-    /// UsageError if the product of the sizes is not the world's, or if a name is empty
+    /// UsageError if the sizes do not multiply to the world size, or if a name is empty
     /// or occurs twice.
     Mesh(Communicator& world, std::vector<Axis> axes, SourceLine at = SourceLine::here());
 
-    /// Returns this rank's line along the axis: the ranks that differ from it only in
-    /// that coordinate, numbered by it. UsageError for a name that is no axis.
+    /// Returns this rank's line along the axis: the ranks that differ from this rank only
+    /// in that coordinate, ascending. UsageError for a name that is no axis.
     Communicator& operator[](const std::string& axis) const;
-    /// Returns this rank's plane: the ranks that differ from it only in those
+    /// Returns this rank's plane: the ranks that differ from this rank only in those
     /// coordinates, in the order of the world. The first call for a plane splits the
     /// world, so all ranks must ask for planes in the same order. UsageError for a name
     /// that is no axis, or occurs twice.
     Communicator& plane(const std::vector<std::string>& axes,
                         SourceLine at = SourceLine::here());
-    /// Returns whether `ranks` is a line of that axis, or a plane along it, of this mesh.
+    /// Returns whether `ranks` is one of this mesh's lines or planes along that axis.
     bool spans(const Communicator& ranks, const std::string& axis) const;
     /// Returns this rank's place along the axis, from 0.
     int coordinate(const std::string& axis) const { return (*this)[axis].rank(); }

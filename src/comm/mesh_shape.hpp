@@ -41,7 +41,7 @@ class MeshShape {
     int coordinate(int rank, const std::string& axis) const;
     /// Returns the rank's places along all axes, in the order of axes.
     std::vector<int> coordinates(int rank) const;
-    /// Returns the ranks that differ from `rank` only in that coordinate, ordered by it.
+    /// Returns the ranks that differ from `rank` only in that coordinate, ascending.
     std::vector<int> line(int rank, const std::string& axis) const {
         return plane(rank, {axis});
     }

@@ -38,7 +38,7 @@ struct VerbFacts {
     enum class Holds : std::uint8_t { whole, blocks };
 
     const char* name = nullptr;
-    Who from;      ///< whose inputs are read; in a send, the sender's
+    Who from;      ///< whose inputs are read; in a send, only the sender's
     Who to;        ///< whose outputs are written; `others` are all but the root
     Holds input;   ///< if blocks, block i is for member i
     Holds output;  ///< if blocks, block i came from member i
@@ -135,8 +135,8 @@ constexpr bool has_reduction(Verb verb) {
     return facts_of(verb).reduces;
 }
 
-/// A rank's request to a communicator. It has no buffers, so it can be kept after they
-/// are destroyed.
+/// A rank's request to a communicator. It contains no buffers, so it can be kept after
+/// the buffers are destroyed.
 struct CommRequest {
     Verb verb = Verb::barrier;
     Reduction reduction = Reduction::sum;
@@ -157,13 +157,14 @@ struct CommRequest {
         return to != VerbFacts::Who::none &&
                (to != VerbFacts::Who::root || member == peer);
     }
-    /// Returns whether it adds up values of several members, or takes their mean.
+    /// Returns whether the operation is a sum or a mean of several members' values.
     bool is_sum() const {
         return facts_of(verb).reduces &&
                (reduction == Reduction::sum || reduction == Reduction::mean);
     }
-    /// Returns whether it belongs to an all_to_all_v but is no message: it is rank
-    /// `rank`'s block for itself, or an empty block. It takes no time and is not counted.
+    /// Returns whether the request belongs to an all_to_all_v but is no message: rank
+    /// `rank`'s block for itself, or an empty block. This takes no time and is not
+    /// counted.
     bool is_no_message(int rank) const {
         return all_to_all_v && (count == 0 || peer == rank);
     }
@@ -174,7 +175,7 @@ struct CommOperation : CommRequest {
     Tensor output{};
     Tensor input{};
 
-    /// Returns the bytes of the larger of its buffers.
+    /// Returns the bytes of the larger buffer.
     std::int64_t bytes() const;
 };
 
@@ -188,9 +189,9 @@ struct SplitRequest {
     std::vector<int> members;
     /// True if all ranks pass these members, not only the members themselves.
     bool same_on_all = false;
-    /// The axes, such as "dp 2", of the mesh whose lines or planes are made, the slowest
-    /// one first; empty without a mesh. All ranks that name a mesh must name the same
-    /// one.
+    /// If the split makes lines or planes of a mesh: the mesh's axes, slowest first, in
+    /// the form "dp 2"; otherwise empty. All ranks that name a mesh must name the same
+    /// mesh.
     std::vector<std::string> mesh{};
 };
 
@@ -201,7 +202,7 @@ std::string text_of(const SplitRequest& request);
 std::string member_text(const std::vector<int>& members);
 
 /// Returns whether two ranks' operations can be the same collective: verb, count, dtype,
-/// reduction, root.
+/// reduction and root are equal.
 bool same_signature(const CommRequest& a, const CommRequest& b);
 
 /// "all_reduce(sum, 1000 x f32)", "send(250 x f64, to rank 3)".

@@ -12,13 +12,13 @@
 
 namespace lockstep {
 
-/// A rank's call of a communicator; if it is a launch, the request.
+/// A rank's call of a communicator. For a launch, this includes the request.
 struct LoggedCall : CommRequest {
     enum class Kind : std::uint8_t { launch, wait, split };
 
     Kind kind = Kind::launch;
-    /// 0 is world. Communicators made by this rank's splits count from 1, in the order of
-    /// the splits.
+    /// 0 is world. Communicators made by this rank's splits are numbered from 1, in the
+    /// order of the splits.
     int communicator = 0;
     /// The number of the launch, or of the launch waited for. Operations launched
     /// together share one number.
@@ -36,17 +36,17 @@ struct RankLog {
 };
 
 /// Records a rank's calls of its communicators, so that a run that hangs can be repeated
-/// on virtual devices, which explain it. The rank writes, any thread reads. Only the last
+/// and explained on virtual devices. The rank writes, any thread reads. Only the last
 /// kMostCalls are kept.
 class OperationLog {
   public:
     static constexpr std::size_t kMostCalls = std::size_t{1} << 16;
 
-    /// Logs a rank of a cluster of `ranks`.
+    /// Logs one rank of a cluster with `ranks` ranks.
     explicit OperationLog(int ranks) : ranks_(ranks) {}
 
     /// Returns the launch's number. Until launch_returned() the rank is inside the
-    /// launch: if the backend waits for other ranks in it, so does the rank.
+    /// launch: if the launch waits for other ranks, so does the rank.
     std::int64_t launched(int communicator, std::span<const CommOperation> operations);
     void launch_returned();
     void waited(std::int64_t work, SourceLine at);
@@ -70,7 +70,7 @@ class OperationLog {
     bool complete_ = true;
 };
 
-/// Throws UsageError if `bytes` are not those of a log.
+/// Throws UsageError if `bytes` are no log.
 RankLog read_log(const std::string& bytes);
 
 /// "all_reduce(sum, 1000 x f32)", "wait", "split".

@@ -34,9 +34,9 @@ class Rank {
         report_.kept_at.insert_or_assign(name, at);
         report_.kept_parts.erase(name);
     }
-    /// Keeps a shard, which is that part of a whole: RunReport::whole puts the shards
+    /// Keeps a shard and its part of the whole. RunReport::whole puts the shards
     /// together. Throws UsageError if the shapes of tensor and part differ, or if the
-    /// part is outside of its whole.
+    /// part exceeds the whole.
     void keep(const std::string& name, const Tensor& tensor, const Part& part,
               SourceLine at = SourceLine::here()) {
         require(tensor.shape() == part.shape, at,
@@ -70,8 +70,8 @@ class Cluster {
     virtual int size() const = 0;
 
     /// Runs the program on every device to its end. When one rank fails, all stop, and
-    /// the first cause is thrown. This is the program's exception, with the rank before
-    /// its sentence (see rethrow_naming_rank), or a FaultError that explains the mistake.
+    /// the first cause is thrown: the program's exception, with the rank before its
+    /// sentence (see rethrow_naming_rank), or a FaultError that explains the mistake.
     virtual RunReport run(const Program& program) = 0;
 };
 

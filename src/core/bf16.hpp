@@ -7,8 +7,8 @@ namespace lockstep {
 
 /// The upper half of an f32: the same range, and 8 of its 24 bits of precision. Only
 /// storage is bf16. A Bf16 converts exactly to f32; arithmetic is in f32, and its result
-/// is rounded to nearest, ties to even. NaN stays NaN. constexpr makes nvcc compile it
-/// for the device, too.
+/// is rounded to nearest, ties to even. NaN stays NaN. constexpr makes nvcc compile this
+/// class for the device, too.
 struct Bf16 {
     /// The distance from 1 to the next larger number: 2^-7.
     static constexpr double kEpsilon = 0.0078125;

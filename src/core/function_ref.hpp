@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// A reference to something callable, for passing a lambda down without copying it. Must
-/// not outlive what it refers to.
+/// A reference to something callable. It passes a lambda down without a copy. It must not
+/// outlive the callable.
 template <typename Signature>
 class FunctionRef;
 

@@ -46,7 +46,7 @@ class HostTensor {
     double at(std::int64_t index) const;
     void set(std::int64_t index, double value);
 
-    /// Returns the values in another dtype, rounded if they must be.
+    /// Returns the values in another dtype, rounded if necessary.
     HostTensor as(DType dtype) const;
 
     /// Moves the values into a tensor of another shape with the same number of elements.

@@ -14,7 +14,7 @@ struct AnyMember {
     operator T() const;  // NOLINT: an implicit conversion is what it is for
 };
 
-/// Returns how many members a struct has, at most kMostMembers.
+/// Returns the number of a struct's members, or kMostMembers if it has more.
 template <typename T, typename... Given>
 constexpr std::size_t count_members(Given... given) {
     constexpr std::size_t kMostMembers = 12;

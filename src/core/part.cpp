@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-/// Returns how many of the `count` rows from `from` on exist.
+/// Returns how many of the rows [from, from + count) exist.
 std::int64_t rows_there(std::int64_t all, std::int64_t from, std::int64_t count) {
     return std::clamp<std::int64_t>(all - from, 0, count);
 }
@@ -87,7 +87,7 @@ Part stacked_part(const Shape& whole, const std::vector<std::int64_t>& layers, i
 
 namespace {
 
-/// Returns the part whose rows are the elements that both parts have.
+/// Returns the elements that both parts name, as a flat part of the outer whole.
 Part flat_part_of_part(const Part& outer, const Part& inner) {
     Part part{outer.whole, inner.shape, {}, 0, true};
     each_run(inner, [&](std::int64_t at, std::int64_t from, std::int64_t count) {
@@ -338,8 +338,8 @@ bool cover_once(const Shape& whole, const std::vector<Part>& parts) {
 
 namespace {
 
-/// Returns whether both have the same rows and columns as matrices; other axes may
-/// differ.
+/// Returns whether both shapes are the same matrix: the same numbers of rows and of
+/// columns.
 bool are_same_matrix(const Shape& a, const Shape& b) {
     return a.elements() == b.elements() && matrix_columns(a) == matrix_columns(b);
 }

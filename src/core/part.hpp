@@ -14,7 +14,7 @@ std::int64_t matrix_rows(const Shape& shape);
 std::int64_t matrix_columns(const Shape& shape);
 
 /// The part of a whole tensor that one device's shard has: blocks of rows, one below the
-/// other, from one column on. Rows of the shard that no block names are padding. If a
+/// other, from one column on. A row of the shard is padding if no block names it. If a
 /// part is flat, shard and whole are laid out as vectors, and a row is one element.
 struct Part {
     /// Rows [at, at + count) of the shard are rows [from, from + count) of the whole.
@@ -37,15 +37,15 @@ struct Part {
     bool operator==(const Part&) const = default;
 };
 
-/// The part that is all of the whole.
+/// The part that contains the whole.
 Part whole_part(const Shape& whole);
-/// Rows [from, from + count) of a whole matrix; those beyond its end are padding.
+/// Rows [from, from + count) of a whole matrix; rows beyond the matrix's end are padding.
 Part row_part(const Shape& whole, std::int64_t from, std::int64_t count);
 /// Columns [from, from + count).
 Part column_part(const Shape& whole, std::int64_t from, std::int64_t count);
 /// Elements [from, from + count) of a whole that is laid out flat.
 Part flat_part(const Shape& whole, std::int64_t from, std::int64_t count);
-/// The whole consists of layers, one below the other, with layers[i] rows each. Each
+/// The whole consists of layers, one below the other; layer i has layers[i] rows. Each
 /// layer is cut into `parts` equal shares, and the part has share `index` of each layer.
 /// The last shares are padded if `parts` does not divide a layer's rows. If shares[i] is
 /// less than `parts`, layer i is cut into only shares[i] shares; each of them belongs to
@@ -53,8 +53,8 @@ Part flat_part(const Shape& whole, std::int64_t from, std::int64_t count);
 Part stacked_part(const Shape& whole, const std::vector<std::int64_t>& layers, int parts,
                   int index, const std::vector<std::int64_t>& shares = {});
 
-/// Returns `inner`, which is a part of the outer part's shard, as a part of the outer
-/// part's whole: a shard is sharded once more. Padding of either is padding.
+/// `inner` is a part of the outer part's shard, which is sharded once more. Returns it as
+/// a part of the outer part's whole. Padding of either part stays padding.
 Part part_of_part(const Part& outer, const Part& inner);
 
 /// Returns whether the part is the whole.
@@ -67,7 +67,7 @@ bool is_sound(const Part& part);
 /// without padding.
 std::int64_t elements_of(const Part& part);
 /// Elements of a whole that is laid out flat: `times` stretches of `count` elements each.
-/// The first one begins at `from`, and the beginnings are `apart` from one another.
+/// The first stretch begins at `from`, and each next one begins `apart` elements later.
 struct Stretches {
     std::int64_t from = 0;
     std::int64_t count = 0;
@@ -79,13 +79,13 @@ struct Stretches {
 /// one stretch; columns of a matrix are one stretch for each row.
 std::vector<Stretches> stretches_of(const Part& part);
 constexpr const char* kPaddingAlone = "padding alone";
-/// Describes the part in words: "all", "rows 0–31, 64–79, 96–111", "columns 32–63",
-/// "elements 0–15", and how much padding it has. If there are many stretches, names the
-/// first ones, the last one and their number. A part with only padding is kPaddingAlone.
+/// Describes the part in words, and says how much padding it has: "all", "rows 0–31,
+/// 64–79, 96–111", "columns 32–63", "elements 0–15". If there are many stretches, names
+/// the first, the last and their number. A part with only padding is kPaddingAlone.
 std::string text_of(const Part& part);
 
 /// Calls visit(place in the shard, place in the whole, elements) for every run of
-/// elements that are contiguous in both. Places count elements.
+/// elements that are contiguous in both. Both places are counted in elements.
 template <typename Visit>
 void each_run(const Part& part, Visit&& visit) {
     const std::int64_t width = part.width(), pitch = part.pitch();
@@ -110,8 +110,8 @@ std::vector<CommonRun> common_runs(const Part& part, const Part& other);
 /// Returns whether the parts together name each element of the whole once.
 bool cover_once(const Shape& whole, const std::vector<Part>& parts);
 
-/// shard_of copies a shard out of the whole; its padding is 0. put_shard copies a shard
-/// into the whole, without its padding.
+/// shard_of copies a shard out of the whole, and sets its padding to 0. put_shard copies
+/// a shard without its padding into the whole.
 HostTensor shard_of(const HostTensor& whole, const Part& part);
 void put_shard(HostTensor& whole, const HostTensor& shard, const Part& part);
 

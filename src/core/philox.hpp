@@ -8,7 +8,7 @@ namespace lockstep {
 
 // Philox 4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11,
 // sections 2 and 4. Counter based: value i of a stream depends only on (seed, stream, i).
-// So a shard has its slice of the whole's values, on any device and in any order of
+// So a shard gets its slice of the whole's values on any device and in any order of
 // computation. Everything here is constexpr, so that nvcc compiles it for the device
 // unchanged.
 
@@ -34,7 +34,7 @@ constexpr PhiloxWords philox(PhiloxWords counter, std::uint32_t key0,
     return x;
 }
 
-/// One sequence of random numbers: a seed, and a number for the purpose of the numbers.
+/// One sequence of random numbers: a seed, and a number that stands for its purpose.
 struct RandomStream {
     std::uint64_t seed = 0;
     std::uint64_t purpose = 0;
@@ -60,11 +60,11 @@ struct RandomStream {
         return std::uint64_t{words.word[0]} << 32 | words.word[1];
     }
 
-    /// Uniform in (0, 1): 53 random bits, centred in their cell, so neither end is drawn.
+    /// Uniform in (0, 1): 53 random bits, centred in their cell, so never 0 or 1.
     constexpr double uniform(std::uint64_t index) const { return to_unit(bits(index)); }
 
-    /// Normal with mean 0 and deviation 1, by Box and Muller's transform of values 2i and
-    /// 2i + 1 of the stream's upper half, which uniform() does not reach.
+    /// Normal with mean 0 and deviation 1: Box and Muller's transform of values 2i and
+    /// 2i + 1 of the stream's upper half. uniform() does not use that half.
     template <typename Real = double>
     constexpr Real normal(std::uint64_t index) const {
         constexpr std::uint64_t kUpperHalf = std::uint64_t{1} << 63;

@@ -30,9 +30,9 @@ class MissingError : public std::runtime_error {
 ///
 ///     require(k == n, at, "matmul: a has {} columns, but b has {} rows", k, n);
 ///
-/// The arguments are always evaluated, so they should be values at hand. If a sentence
-/// takes work, or makes sense only when the condition has failed, pass a function that
-/// returns it.
+/// The arguments are always evaluated, so they should be values that the caller already
+/// has. If a sentence needs computation, or makes sense only when the condition has
+/// failed, pass a function that returns the sentence.
 template <typename... Arguments>
 void require(bool condition, SourceLine at, fmt::format_string<Arguments...> sentence,
              Arguments&&... arguments) {

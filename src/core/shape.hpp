@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// The extents of a tensor, outermost first; row-major. Up to four dimensions, none for a
-/// scalar.
+/// The extents of a tensor, outermost first; row-major. A tensor has up to four
+/// dimensions, a scalar has none.
 class Shape {
   public:
     static constexpr int kMaxDimensions = 4;
@@ -39,7 +39,7 @@ class Shape {
         return product;
     }
 
-    /// Seen as a matrix: the last extent is the columns, all before it are the rows.
+    /// As a matrix: columns are the last extent, rows the product of the other extents.
     std::int64_t columns() const {
         return dimensions_ == 0 ? 1 : (*this)[dimensions_ - 1];
     }

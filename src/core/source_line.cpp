@@ -21,9 +21,8 @@ bool SourceLine::operator==(const SourceLine& other) const {
 
 namespace {
 
-/// Returns the prefix that the build puts before a source's path from the project's root,
-/// such as "../" if the build folder is in the project. It is taken from this file's own
-/// path.
+/// Returns the prefix that the build puts before a source's path, such as "../" if the
+/// build folder is in the project. The prefix is taken from this file's own path.
 std::string_view root_prefix() {
     constexpr std::string_view kHere = __builtin_FILE();
     constexpr std::string_view kFromRoot = "src/core/source_line.cpp";

@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-/// A place in the source: the caller's line. Public operations take one as their last,
-/// defaulted argument, so that every message can name the caller's line:
+/// A place in the source: the caller's line. Public operations take a SourceLine as their
+/// last, defaulted argument, so that every message can name the caller's line:
 ///
 ///     Work all_reduce(const Tensor& buffer, SourceLine at = SourceLine::here());
 ///

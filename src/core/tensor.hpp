@@ -14,11 +14,11 @@
 namespace lockstep {
 
 /// The moment of a training program at which something was done, as far as the program
-/// tells.
+/// says.
 struct Moment {
     const char* phase = "";  ///< "forward"; empty outside of phases
     int micro_batch = -1;    ///< of the phase; negative if it has none
-    int step = 0;            ///< updates before it
+    int step = 0;            ///< the number of updates before this moment
     Picoseconds time = 0;    ///< virtual
 };
 
@@ -43,10 +43,10 @@ constexpr const char* name_of(MemoryCategory category) {
     return kNames[static_cast<int>(category)];
 }
 
-/// Device memory behind one or more tensors. A device makes it, and gets it back when the
-/// last tensor is destroyed. If the device is destroyed first, it frees the memory. The
-/// reference count is not atomic: a device and its tensors belong to one thread of
-/// control at a time.
+/// Device memory behind one or more tensors. A device allocates the memory, and gets it
+/// back when the last tensor is destroyed. If the device is destroyed first, the device
+/// frees the memory. The reference count is not atomic: a device and its tensors belong
+/// to one thread of control at a time.
 class Storage {
   public:
     Device* device = nullptr;   ///< null after the device is destroyed
@@ -58,20 +58,20 @@ class Storage {
     bool pinned = false;  ///< host memory that a device can copy from and to directly
     SourceLine allocated_at;
     Moment allocated_in;
-    /// The name of what it holds, such as "hidden.weight": all of it or a range of bytes.
+    /// A name, such as "hidden.weight", of the whole storage or of a range of its bytes.
     struct Label {
         std::int64_t begin = 0;
         std::int64_t bytes = 0;
         std::string name;
-        std::string part{};  ///< which part of `name` it is: "rows 4–7"; empty if all
+        std::string part{};  ///< which part of `name`: "rows 4–7"; empty if all
     };
     std::vector<Label> labels;
-    /// Returns the names of what overlaps these bytes: "a, b, c and 4 more".
+    /// Returns the names of the labels that overlap these bytes: "a, b, c and 4 more".
     std::string names(std::int64_t begin, std::int64_t end) const;
     Storage* previous = nullptr;  ///< the device's list of live storage
     Storage* next = nullptr;
 
-    /// Returns the number of tensors that share it.
+    /// Returns the number of tensors that share this storage.
     int references() const { return references_; }
 
   private:
@@ -108,8 +108,8 @@ class Tensor {
     Tensor slice(std::int64_t begin, std::int64_t count,
                  SourceLine at = SourceLine::here()) const;
 
-    /// Returns `count` elements as one row, from this tensor's first element on. They may
-    /// be more than the tensor has, up to the end of its storage.
+    /// Returns `count` elements as one row, from this tensor's first element on. The row
+    /// may be longer than the tensor, up to the end of the storage.
     Tensor extended(std::int64_t count) const;
 
     /// The address of the first element on the device; it is null if the run computes
@@ -130,12 +130,12 @@ class Tensor {
     /// Returns the name of the smallest named range that contains this tensor; empty if
     /// there is none.
     const std::string& label() const;
-    /// Returns that range; null if there is none.
+    /// Returns the smallest named range that contains this tensor; null if there is none.
     const Storage::Label* labelled() const;
     /// Returns the byte of the storage at which this tensor begins.
     std::int64_t offset_bytes() const { return offset_; }
 
-    /// Returns whether the two share at least one byte.
+    /// Returns whether the two tensors share at least one byte.
     bool overlaps(const Tensor& other) const;
 
   private:

@@ -14,7 +14,7 @@ struct Unit {
     const char* name;
 };
 
-/// Three significant digits of `value` in the largest unit that it reaches.
+/// Returns three significant digits of `value`, in the largest unit that `value` reaches.
 template <std::size_t N>
 std::string scaled_text(double value, const std::array<Unit, N>& units) {
     for (const Unit& unit : units) {

@@ -25,7 +25,7 @@ namespace lockstep {
 // of numbers and bytes. A plain struct is sent member by member. For any other struct,
 // fields(line, value) names the values to send.
 
-/// The bytes that were read are not what the other side may send.
+/// Thrown if the bytes that were read are no valid message of the other side.
 class WireError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -33,8 +33,8 @@ class WireError : public std::runtime_error {
 /// A tensor on a device, as the other process knows it.
 struct TensorOnWire {
     std::int64_t handle = 0;  ///< of its storage, from 1; 0 is no tensor
-    /// In bytes. In a flat buffer of a large model it may exceed the limit of other
-    /// numbers.
+    /// In bytes. The offset may exceed the limit of other numbers: in a large model's
+    /// flat buffer.
     std::uint64_t offset = 0;
     Shape shape;
     DType dtype = DType::f32;
@@ -144,10 +144,10 @@ class WireWriter {
 /// WireError for impossible values.
 class WireReader {
   public:
-    /// Reads values without tensors on a device. Their sizes are bounded by the bytes of
-    /// the message, and tensors by kMostElementsSent.
+    /// Reads values without tensors on a device. The bytes of the message bound the sizes
+    /// of values; kMostElementsSent bounds the elements of a tensor.
     explicit WireReader(std::string_view bytes) : bytes_(bytes) {}
-    /// Trusts no byte: sizes that no student's program needs are refused.
+    /// Trusts no byte: refuses sizes that no student's program needs.
     WireReader(TensorNames& names, std::string_view bytes)
         : names_(&names), bytes_(bytes) {}
 

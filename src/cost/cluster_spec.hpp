@@ -78,7 +78,7 @@ struct ClusterSpec {
     }
 };
 
-/// Returns the time times the factor, to the nearest picosecond.
+/// Returns the product of time and factor, rounded to the nearest picosecond.
 Picoseconds slowed(Picoseconds time, double factor);
 
 /// Time of one message over a link.

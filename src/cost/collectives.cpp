@@ -171,7 +171,7 @@ Picoseconds time_over(const CollectiveCall& call, const LinkSpec& link) {
     return 0;
 }
 
-/// The members of a collective, some of which are slow. The slower end of a message sets
+/// The members of a collective. Some of them are slow. The slower end of a message sets
 /// its pace.
 class Stragglers {
   public:

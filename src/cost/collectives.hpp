@@ -21,7 +21,7 @@ struct CollectiveTraffic {
     bool operator==(const CollectiveTraffic&) const = default;
 };
 
-/// A collective, with all that its cost depends on. `count` is NCCL's: see
+/// A collective, with everything that its cost depends on. `count` is NCCL's: see
 /// CommOperation::count.
 struct CollectiveCall {
     Verb verb;
@@ -32,7 +32,7 @@ struct CollectiveCall {
     bool operator==(const CollectiveCall&) const = default;
 };
 
-/// The messages that a rank exchanges with another one in a collective.
+/// The messages that a rank exchanges with one other rank in a collective.
 struct Transfer {
     int peer;
     std::int64_t messages;
@@ -42,32 +42,32 @@ struct Transfer {
 
 /// Tells exactly what `rank` exchanges with each other rank, even if chunks are uneven.
 /// all_reduce, all_gather and reduce_scatter are rings. broadcast is a pipelined chain
-/// from the root, reduce one to the root. gather and scatter send messages directly to or
-/// from the root, all_to_all between pairs. barrier is a dissemination. A split moves
-/// nothing. Thakur, Rabenseifner & Gropp, "Optimization of collective communication
-/// operations in MPICH", 2005.
+/// from the root, reduce a pipelined chain to the root. gather and scatter send messages
+/// directly to or from the root. all_to_all sends messages directly between pairs.
+/// barrier is a dissemination. A split moves nothing. Thakur, Rabenseifner & Gropp,
+/// "Optimization of collective communication operations in MPICH", 2005.
 void for_each_transfer(const CollectiveCall& call, int rank,
                        FunctionRef<void(const Transfer&)> tell);
 
-/// Returns the total that `rank` exchanges with all others.
+/// Returns the total that `rank` exchanges with all other ranks.
 CollectiveTraffic collective_traffic(const CollectiveCall& call, int rank);
 
 /// Returns a collective's time by the alpha-beta model, over the slowest link from a
-/// member to the next. A straggler slows the messages that it sends or receives. It sets
-/// the pace of a ring, an all_to_all and a barrier. gather and scatter are one message
-/// after another at the root, each at its own pace. A chain (broadcast, reduce) takes the
-/// latency of each hop, and the bytes once, over the slowest hop. `members` are the ranks
-/// in the run.
+/// member to the next. A straggler slows the messages that it sends or receives. A ring,
+/// an all_to_all and a barrier have the pace of the slowest straggler. gather and scatter
+/// are one message after another at the root, each at its own pace. A chain (broadcast,
+/// reduce) takes the latency of each hop, and the bytes once, over the slowest hop.
+/// `members` are the ranks in the run.
 Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
                             const std::vector<int>& members);
 /// Returns the time of the same collective without bytes.
 Picoseconds collective_latency(CollectiveCall call, const ClusterSpec& spec,
                                const std::vector<int>& members);
 
-/// The seconds of an all-reduce of S bytes over n ranks, by algorithm, to choose one:
-/// ring 2(n-1)(alpha + S/(n beta)); recursive doubling lg n (alpha + S/beta);
-/// Rabenseifner's halving and doubling 2 lg n alpha + 2(n-1)/n S/beta. If n is no power
-/// of two, the latter two take two more steps of the whole buffer.
+/// The seconds of an all-reduce of S bytes over n ranks, by algorithm: ring 2(n-1)(alpha
+/// + S/(n beta)); recursive doubling lg n (alpha + S/beta); Rabenseifner's halving and
+/// doubling 2 lg n alpha + 2(n-1)/n S/beta. If n is no power of two, the latter two need
+/// two more steps with the whole buffer.
 double ring_all_reduce_seconds(const LinkSpec& link, std::int64_t bytes, int ranks);
 double recursive_doubling_seconds(const LinkSpec& link, std::int64_t bytes, int ranks);
 double halving_doubling_seconds(const LinkSpec& link, std::int64_t bytes, int ranks);
@@ -81,7 +81,7 @@ struct TrafficCount {
     std::int64_t bytes_received = 0;
     bool operator==(const TrafficCount&) const = default;
 
-    /// Adds `times` times `other`.
+    /// Adds `other`, multiplied by `times`.
     void add(const TrafficCount& other, std::int64_t times = 1) {
         calls += times * other.calls;
         messages_sent += times * other.messages_sent;

@@ -27,7 +27,7 @@ struct Processors {
     std::int64_t memory_bytes;
 };
 
-/// Returns the share of each of a node's eight devices.
+/// Returns the share of one of a node's eight devices.
 HostSpec host_of(const Processors& node) {
     constexpr int kDevices = 8;
     const double flops = node.cores * node.hertz * node.flops_f32_a_cycle / kDevices;

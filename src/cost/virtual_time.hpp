@@ -8,7 +8,7 @@
 namespace lockstep {
 
 // Virtual time is counted up to 2^63 picoseconds, 106 days. Any later time is
-// kUncountable, and sums and products with it are, too. A clock refuses to go there.
+// kUncountable, and so are its sums and products. A clock refuses such a time.
 
 inline constexpr Picoseconds kUncountable = std::numeric_limits<Picoseconds>::max();
 
@@ -30,8 +30,7 @@ inline Picoseconds time_product(std::int64_t count, Picoseconds time) {
     return __builtin_mul_overflow(count, time, &product) ? kUncountable : product;
 }
 
-/// Throws UsageError if a rank's time is uncountable; `at` is the line that takes it
-/// there.
+/// Throws UsageError: a rank's time is uncountable. `at` is the line that made it so.
 [[noreturn]] void refuse_uncountable(int rank, SourceLine at);
 inline void require_countable(Picoseconds time, int rank, SourceLine at) {
     if (time == kUncountable) [[unlikely]]

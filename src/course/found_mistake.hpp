@@ -11,20 +11,20 @@
 namespace lockstep {
 
 /// A student's answer about a program's mistake, in three parts; each is read separately.
-/// A part that is null is not answered yet, and gives none. Any other wrong text throws
+/// A part that is null is not answered yet, and is read as none. For wrong text, throws
 /// UsageError, which says what is expected and where.
 class FoundMistake {
   public:
     /// Reads a JSON document, an object with one entry for each program. `name` is the
-    /// document's:
+    /// document's name. Example:
     ///
     ///     {"ring": {"ranks": [0, 2], "line": 17, "cause": "wrong_peer"}}
     FoundMistake(const std::string& text, const std::string& name,
                  const std::string& program);
 
-    /// The ranks, of `count`, on which it goes wrong; "all" stands for all of them.
+    /// The ranks on which the program goes wrong; "all" stands for all `count` ranks.
     std::optional<std::set<int>> ranks(int count) const;
-    /// The number of the line that is wrong.
+    /// The number of the wrong line.
     std::optional<std::int64_t> line() const;
     /// One of `causes`.
     std::optional<std::string> cause(const std::vector<std::string>& causes) const;

@@ -5,9 +5,9 @@
 
 namespace lockstep {
 
-/// An assignment's function that is still to be written throws it: `throw
-/// NotWritten("a1.2: all_gather in ring.cpp")`. Graders and tests say what is to be
-/// written, and continue.
+/// A function of an assignment throws this until it is written: `throw NotWritten("a1.2:
+/// all_gather in ring.cpp")`. Graders and tests say what is not written yet, and
+/// continue.
 class NotWritten : public std::logic_error {
   public:
     explicit NotWritten(const std::string& what) : std::logic_error(what) {}

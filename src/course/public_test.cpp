@@ -19,10 +19,10 @@ namespace lockstep {
 
 namespace {
 
-/// The largest difference, relative to the largest expected value (1 at least).
+/// The largest accepted difference, relative to the largest expected value (or to 1).
 constexpr double kNear = 1e-10;
 
-/// Whether the program's tests have ended; exit() may end the program before. There is
+/// Whether the program's tests have ended; exit() may end the program earlier. There is
 /// only one PublicTest.
 bool finished = false;
 
@@ -61,7 +61,7 @@ class Alarm {
 
 PublicTest::PublicTest() {
     ::setenv("LOCKSTEP_CHECK", "full", 0);
-    // A program that ends in the middle has not passed.
+    // A program that ends before its tests do has not passed.
     std::atexit([] {
         if (finished) return;
         fmt::print("the program ended before its tests did\n");

@@ -30,8 +30,8 @@ class PublicTest {
     PublicTest();
 
     void check(const std::string& name, const std::function<void()>& body);
-    /// Prints the sums and the first check that did not pass. Returns the program's exit
-    /// status: 0 if all passed.
+    /// Prints the counts, and names the first check that did not pass. Returns the
+    /// program's exit status: 0 if all passed.
     int finish() const;
 
   private:

@@ -15,14 +15,14 @@ struct Derivation {
         random,         ///< numbers of `stream` from `offset` on, rows `pitch` apart
         copy,           ///< the values of operand 0
         part,           ///< some columns are operand 0's; the others do not change
-        scale,          ///< `factor` times what was there
+        scale,          ///< `factor` times the old values
         loss_gradient,  ///< `factor` times the derivative of a loss of operand 0
         update          ///< operand 0 stepped along its gradient, operand 1
     };
 
     Kind kind = Kind::function;
-    /// The operands in which the results are linear if all others are constant: bit i for
-    /// operand i. Operands that are added to are left out.
+    /// Bit i says that the results are linear in operand i if all other operands are
+    /// constant. Operands that are added to have no bit.
     std::uint8_t linear = 0;
     /// The results are added to the old values, which are also an operand.
     bool adds = false;

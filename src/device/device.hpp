@@ -17,7 +17,7 @@ namespace lockstep {
 ///
 /// Each operation is a description (src/device/operations/). The description gives the
 /// operation's checks (UsageError names operation, got and expected), its cost, and the
-/// reads and writes that the monitor is told of. A backend adds only how it is computed.
+/// reads and writes that the monitor learns. A backend adds the computation.
 ///
 /// Shapes: a tensor of more than two dimensions is treated as a matrix with
 /// Shape::matrix_rows() rows and columns() columns. If two tensors must match, they have
@@ -27,15 +27,16 @@ namespace lockstep {
 ///
 /// Types: every operation takes f32 and f64. i32 is for indices, and can be moved, added,
 /// multiplied and combined. Every operation also takes bf16: it computes in f32 and
-/// rounds once, to nearest, ties to even. A backend may also round attention's weights,
-/// and in backward the gradients of its scores, before it multiplies with them. For bf16
-/// operands, statistics of rows, sums, losses and the state of attention are f32, and
-/// optimizers take bf16 gradients for f32 parameters.
+/// rounds once, to nearest, ties to even. Before it multiplies, a backend may also round
+/// attention's weights and, in backward, the gradients of the scores. For bf16 operands,
+/// statistics of rows, sums, losses and the state of attention are f32, and optimizers
+/// take bf16 gradients for f32 parameters.
 ///
-/// Tensors of another device are refused: ranks share nothing but messages. A destination
-/// that shares memory with a source is refused, too, but in element-by-element operations
-/// the two may be the same memory. Costs: each operand's bytes, once if it is read and
-/// once if it is written, and the flops that the operation's description counts.
+/// Tensors of another device are refused: ranks exchange data only by messages. A
+/// destination that shares memory with a source is refused, too, but in
+/// element-by-element operations the two may be the same memory. Costs: the bytes of each
+/// operand (once per read and once per write) and the flops of the operation's
+/// description.
 class Device {
   public:
     virtual ~Device() = default;
@@ -46,30 +47,30 @@ class Device {
     bool has_numbers() const { return monitor_.has_numbers(); }
     DeviceMonitor& monitor() { return monitor_; }
 
-    /// Returns the device's host: a processor and its memory, which are a device too,
-    /// with a clock, a ledger and figures of their own. The program runs on the host. An
-    /// operation of the device that is issued after a host operation begins only after
-    /// the host operation has ended. Operations issued earlier continue meanwhile. The
-    /// host of a host is itself. Throws UsageError if the device has no host.
+    /// Returns the device's host: a processor and its memory. The host is a device, too,
+    /// with its own clock, ledger and figures. The program runs on the host. An operation
+    /// of the device that is issued after a host operation begins only after the host
+    /// operation has ended. Operations issued earlier continue meanwhile. The host of a
+    /// host is itself. Throws UsageError if the device has no host.
     Device& host(SourceLine at = SourceLine::here());
-    /// Called by the code that makes both.
+    /// Called by the code that makes the device and its host.
     void set_host(Device& host) { host_ = &host; }
     /// Called by code that makes a device without a host: host() then throws with `why`.
     void set_no_host(const char* why) { no_host_ = why; }
-    /// Starts a copy between a tensor of this device and one of its host; both have the
-    /// same dtype and number of elements. The copy begins when all earlier operations of
-    /// both, and all earlier copies in its direction, are done. It overlaps with what the
-    /// device does next. Waiting for the copy stops the program, and so the host, until
-    /// the copy has ended. Host memory that is not pinned (PinnedMemory) is copied
-    /// through a pinned buffer: the host copies into it before, or out of it afterwards,
-    /// and the call returns when all of this is done. The copy of a replica does not
-    /// count as a replica: a program that updates parameters on the host must declare
-    /// them there, too (declare_replicas).
+    /// Starts a copy between a tensor of this device and a tensor of its host; both
+    /// tensors have the same dtype and number of elements. The copy begins when all
+    /// earlier operations of device and host, and all earlier copies in its direction,
+    /// are done. It overlaps with later operations of the device. Waiting for the copy
+    /// stops the program, and so the host, until the copy has ended. Host memory that is
+    /// not pinned (PinnedMemory) is copied through a pinned buffer. The host copies into
+    /// the buffer before, or out of it afterwards, and the call returns when all of this
+    /// is done. The copy of a replica does not count as a replica: a program that updates
+    /// parameters on the host must declare them there, too (declare_replicas).
     Work start_copy(const Tensor& destination, const Tensor& source,
                     SourceLine at = SourceLine::here());
 
     /// Returns the program's time, virtual or real: the time when everything that it has
-    /// waited for was done. Decisions that depend on it differ from rank to rank.
+    /// waited for was done. Decisions that depend on this time differ between ranks.
     Picoseconds now() const { return monitor_.now(); }
     /// The program waits until `time`: the device's next operation begins no earlier.
     /// Does nothing if `time` has passed.
@@ -84,8 +85,8 @@ class Device {
     virtual Tensor empty(Shape shape, DType dtype,
                          SourceLine at = SourceLine::here()) = 0;
     Tensor zeros(Shape shape, DType dtype, SourceLine at = SourceLine::here());
-    /// The program waits, as for download. On virtual devices each upload has the full
-    /// rate of the link, even if devices share links to the host, or started copies
+    /// The program waits for the upload. On virtual devices each upload has the full rate
+    /// of the link, even if devices share links to the host, or started copies
     /// (start_copy) are in progress.
     Tensor upload(const HostTensor& values, SourceLine at = SourceLine::here());
     /// Uploads into an existing tensor of the same shape and dtype.
@@ -124,7 +125,7 @@ class Device {
                SourceLine at = SourceLine::here()) {
         run(ops::Scale{destination, factor}, at);
     }
-    /// destination *= factor[0]: a number (1) that so far only the device knows.
+    /// destination *= factor[0]. `factor` (1) is in the device's memory.
     void scale(const Tensor& destination, const Tensor& factor,
                SourceLine at = SourceLine::here()) {
         run(ops::ScaleByTensor{destination, factor}, at);
@@ -161,8 +162,8 @@ class Device {
 
     // Linear algebra.
 
-    /// op(a) (m, k) times op(b) (k, n). The result is (m, n), or a's shape with n columns
-    /// if a is not transposed. 2mkn flops.
+    /// op(a) (m, k) times op(b) (k, n). The result is (m, n) if a is transposed, else a's
+    /// shape with n columns. 2mkn flops.
     Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options = {},
                   SourceLine at = SourceLine::here()) {
         return run(ops::Matmul{{}, a, b, own(options)}, at).destination;
@@ -172,11 +173,11 @@ class Device {
         run(ops::Matmul{destination, a, b, own(options), true}, at);
     }
     /// One product for each group of a's rows. Group g has rows[g] rows and a matrix of
-    /// its own. Layers of experts compute these together (Gale et al. 2022, MegaBlocks,
-    /// 2211.15841, section 5, make them one product of sparse blocks). ops::GroupedMatmul
-    /// describes the layout. One launch on virtual devices; on a GPU, one cuBLAS product
-    /// for each group. 2 M k n flops, if a is (M, k). The matrix of a group without rows
-    /// is not read.
+    /// its own. Layers of experts compute these products together (Gale et al. 2022,
+    /// MegaBlocks, 2211.15841, section 5: as one product of sparse blocks).
+    /// ops::GroupedMatmul describes the layout. One launch on virtual devices; on a GPU,
+    /// one cuBLAS product for each group. 2 M k n flops, if a is (M, k). The matrix of a
+    /// group without rows is not read.
     void grouped_matmul(const Tensor& destination, const Tensor& a, const Tensor& b,
                         std::vector<std::int64_t> rows, MatmulOptions options = {},
                         SourceLine at = SourceLine::here()) {
@@ -199,7 +200,7 @@ class Device {
                     SourceLine at = SourceLine::here()) {
         run(ops::ScaleRows{x, factors}, at);
     }
-    /// destination[i] = the sum over j of a[i][j] b[i][j]: one element for each row. It
+    /// destination[i] = the sum over j of a[i][j] b[i][j]: one element for each row. This
     /// is the gradient of scale_rows' factors.
     void row_products(const Tensor& destination, const Tensor& a, const Tensor& b,
                       SourceLine at = SourceLine::here()) {
@@ -211,10 +212,10 @@ class Device {
     /// columns span the same space as before. Each column is treated twice by modified
     /// Gram-Schmidt. After that the columns are as orthogonal as rounding allows (Parlett
     /// 1998, The Symmetric Eigenvalue Problem, section 6.9). If at most 64 epsilon of a
-    /// column's length is left, which is rounding, the column becomes zeros: the earlier
-    /// columns span it. A NaN makes its column and all later ones NaN. More columns than
-    /// rows are refused. n r (4 r + 1) flops; meant for few columns, since one block of a
-    /// GPU computes it.
+    /// column's length is left, the earlier columns span the column, and the rest is
+    /// rounding: the column becomes zeros. A NaN makes its column and all later ones NaN.
+    /// More columns than rows are refused. n r (4 r + 1) flops; meant for few columns,
+    /// since one block of a GPU computes it.
     void orthonormalize(const Tensor& x, SourceLine at = SourceLine::here()) {
         run(ops::Orthonormalize{x}, at);
     }
@@ -249,7 +250,7 @@ class Device {
                          SourceLine at = SourceLine::here()) {
         return run(ops::GeluBackward{{}, x, dy, form}, at).dx;
     }
-    /// x (rows, 2 width) is a gate, and next to it the rest, which is gated: y (rows,
+    /// x (rows, 2 width) consists of the gate and, to its right, the rest: y (rows,
     /// width) = silu(gate) * rest, with silu(g) = g / (1 + exp(-g)) (Shazeer,
     /// 2002.05202).
     Tensor swiglu(const Tensor& x, SourceLine at = SourceLine::here()) {
@@ -305,8 +306,8 @@ class Device {
     }
 
     // Batch norm over the rows (Ioffe & Szegedy 2015, 1502.03167, algorithms 1 and 2), in
-    // steps, so that the sums of several devices can be added up in between. Two passes,
-    // first the mean, then the squared distances from it, so that no digits cancel.
+    // steps. Between the steps, the sums of several devices can be added up. The first
+    // pass is for the mean, the second for squared distances, so that no digits cancel.
 
     /// The sum of each column of x (rows, columns), then the number of rows: (columns +
     /// 1). Zeros if x has no rows.
@@ -384,9 +385,9 @@ class Device {
 
     // Attention without weights in memory, some keys at a time: begin, attend to each
     // block of keys once, in any order, and finish (Dao et al. 2022, FlashAttention,
-    // 2205.14135, section 3.1). For each pair of a query and a key that it sees, 4 width
-    // flops are charged forward and 10 width backward, plus the softmax. If there is no
-    // pair, nothing runs. Heads are at most kMostHeadWidth wide.
+    // 2205.14135, section 3.1). For each pair of a query and a key that the query sees, 4
+    // width flops are charged forward and 10 width backward, plus the softmax. If there
+    // is no pair, nothing runs. Heads are at most kMostHeadWidth wide.
 
     static constexpr std::int64_t kMostHeadWidth = ops::kMostHeadWidth;
 
@@ -440,11 +441,11 @@ class Device {
         run(ops::Rotate{destination, source, {}, options, positions}, at);
     }
 
-    // Attention over keys and values that stay on pages, (pages, rows of a page,
-    // columns), as in generation: rows of many sequences go through a model together, and
-    // each row sees only its own sequence. What is read and computed follows from
-    // `tokens`, so the charge is exact. Tokens that do not fit are refused even if the
-    // run computes shapes only.
+    // Attention over keys and values that stay on pages of shape (pages, rows of a page,
+    // columns), as in generation. Rows of many sequences go through a model together, and
+    // each row sees only its own sequence. `tokens` says what is read and computed, so
+    // the charge is exact. Tokens that do not fit are refused even if the run computes
+    // shapes only.
 
     /// Copies columns [from, from + columns of the pages) of each row of source to the
     /// place of the row's token. Two rows with the same place are refused.
@@ -460,12 +461,12 @@ class Device {
         return run(ops::HeadMatmul{{}, x, matrices, own(options)}, at).y;
     }
     /// softmax(factor q K^T) V for each head and row of queries (rows, batches, …):
-    /// (rows, batches, heads times the width of values). K and V are those of the row's
-    /// sequence, up to its own token. Keys and values are heads of pages, seen as (pages,
-    /// rows of a page, columns). A row's bits depend only on its own sequence. For each
-    /// pair of a row and a key that it sees, 2 (width + width of values) flops are
-    /// charged, plus the softmax. The bytes of each sequence's keys and values are
-    /// charged once. Heads are at most 1,024 wide.
+    /// (rows, batches, heads times the width of values). K and V are the keys and values
+    /// of the row's sequence, up to the row's token. Keys and values are heads of pages,
+    /// seen as (pages, rows of a page, columns). A row's bits depend only on its own
+    /// sequence. For each pair of a row and a key that the row sees, 2 (width + width of
+    /// values) flops are charged, plus the softmax. The bytes of each sequence's keys and
+    /// values are charged once. Heads are at most 1,024 wide.
     Tensor attend_pages(const AttentionHeads& heads, PagedTokensRef tokens,
                         double factor = 1, SourceLine at = SourceLine::here()) {
         return attend_pages(heads, {}, std::move(tokens), factor, at);
@@ -659,7 +660,7 @@ class Device {
              const SgdOptions& options, SourceLine at = SourceLine::here()) {
         run(ops::Sgd{parameter, gradient, velocity, options}, at);
     }
-    /// Step counts from 1 (Loshchilov & Hutter, 1711.05101, algorithm 2).
+    /// `step` is counted from 1 (Loshchilov & Hutter, 1711.05101, algorithm 2).
     void adamw(const Tensor& parameter, const Tensor& gradient,
                const Tensor& first_moment, const Tensor& second_moment, std::int64_t step,
                const AdamWOptions& options, SourceLine at = SourceLine::here()) {
@@ -683,7 +684,7 @@ class Device {
 
     /// Dropout (Srivastava et al. 2014, JMLR 15, section 4): y = x / (1 - probability),
     /// or 0 for an element whose number, uniform in [0, 1), is below the probability.
-    /// `part` says which number this is. The backward is the same operation on dy.
+    /// `part` says which numbers are used. The backward is the same operation on dy.
     Tensor dropout(const Tensor& x, double probability, RandomStream stream,
                    RandomPart part = {}, SourceLine at = SourceLine::here()) {
         return run(ops::Dropout{{}, x, probability, stream, part}, at).y;
@@ -705,7 +706,7 @@ class Device {
 
     // For a communicator, which charges its own cost: memory that the ledger leaves out,
     // and moves that are neither checked nor charged. Nothing happens for empty tensors.
-    // The source may be another device's. Errors name `at`, the line that asked for it.
+    // The source may be another device's. Errors name `at`, the caller's line.
 
     virtual Tensor scratch(Shape shape, DType dtype, SourceLine at = {}) = 0;
     virtual HostTensor transfer_to_host(const Tensor& source, SourceLine at = {}) = 0;
@@ -731,7 +732,7 @@ class Device {
   protected:
     Device(int index, DeviceMonitor& monitor) : index_(index), monitor_(monitor) {}
 
-    /// Does only the arithmetic: operands are checked and have elements.
+    /// Does only the arithmetic. The operands are checked already, and have elements.
     virtual void do_compute(OperationRef operation, SourceLine at) = 0;
 
     Storage* live_ = nullptr;
@@ -783,8 +784,8 @@ class MemoryScope {
 };
 
 /// While it lives, memory that the host allocates is pinned: the system does not move it.
-/// So a device can copy from and to it while it computes, and at the full rate of the
-/// link. A real host has only a limited amount of it.
+/// So a device can copy from and to this memory while the device computes, and at the
+/// full rate of the link. A real host has only a limited amount of pinned memory.
 class PinnedMemory {
   public:
     explicit PinnedMemory(Device& host) : host_(host), before_(host.pins()) {
@@ -801,8 +802,8 @@ class PinnedMemory {
 
 /// While it lives, no row of a product of matrices depends on the number of other rows
 /// (MatmulOptions::row_by_row), if a is not transposed. So a model's result for one
-/// sequence does not depend on the sequences that are computed with it. It takes longer:
-/// a GPU computes tiles of one size and pads the last one.
+/// sequence does not depend on the sequences that are computed with it. Products then
+/// take longer: a GPU computes tiles of one size and pads the last tile.
 class RowByRow {
   public:
     explicit RowByRow(Device& device) : device_(device), before_(device.row_by_row()) {
@@ -818,8 +819,8 @@ class RowByRow {
 };
 
 /// While it lives, the device is in a phase of the training step: for example, in the
-/// forward of micro-batch 3. Timelines and diagnoses name it. In the `unit` cluster,
-/// where operations are free, the phase itself costs its unit of time.
+/// forward of micro-batch 3. Timelines and diagnoses name the phase. In the `unit`
+/// cluster operations are free, and the phase itself costs its unit of time.
 class PhaseScope {
   public:
     PhaseScope(Device& device, Phase phase, int micro_batch = -1,

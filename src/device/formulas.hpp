@@ -46,7 +46,7 @@ template <typename N>
 inline constexpr N kInverseSqrt2Pi = static_cast<N>(0.39894228040143267794);
 
 /// If earlier columns span a column, removing their directions leaves at most this
-/// fraction of its length, which is rounding.
+/// fraction of the column's length, by rounding.
 template <typename N>
 inline constexpr double kRounding = 64.0 * std::numeric_limits<N>::epsilon();
 
@@ -64,9 +64,8 @@ constexpr Real tanh_backward(const Real& y, const Real& dy) {
     return dy * (1 - y * y);
 }
 
-/// x Phi(x), Phi the distribution function of the normal distribution
-/// (Hendrycks & Gimpel, arXiv 1606.08415, section 2), by erf: exact, not the tanh
-/// approximation.
+/// x Phi(x), with Phi the distribution function of the normal distribution (Hendrycks &
+/// Gimpel, arXiv 1606.08415, section 2). Uses erf: exact, not the tanh approximation.
 template <typename Real>
 constexpr Real gelu(const Real& x) {
     return Number<Real>(0.5) * x * (1 + erf_of<Real>(kInverseSqrt2<Number<Real>> * x));
@@ -81,8 +80,8 @@ constexpr Real gelu_backward(const Real& x, const Real& dy) {
     return dy * (distribution + x * density);
 }
 
-/// Is added to the sums that rows are divided by, as in DeepSeek-V3's gate, so that a row
-/// of zeros stays a row of zeros. It is negligible in every sum that matters.
+/// This is added to the sums that rows are divided by, as in DeepSeek-V3's gate, so that
+/// a row of zeros stays a row of zeros. It is negligible in every sum that matters.
 template <typename N>
 inline constexpr N kLeastSum = static_cast<N>(1e-20);
 
@@ -153,9 +152,9 @@ constexpr N rescaling(N old, N larger) {
     return old == larger ? N{1} : exp(old - larger);
 }
 
-/// Returns what is subtracted from a row's scores before exp, so that none overflows:
-/// their maximum, or the logarithm of the sum of their exponentials. If it is -infinity,
-/// all scores are -infinity: returns 0, and the scores add nothing.
+/// Returns the number that is subtracted from a row's scores before exp, so that no exp
+/// overflows. `maximum` is the scores' maximum, or the logarithm of the sum of their
+/// exponentials. If it is -infinity, so are all scores: returns 0; they add nothing.
 template <typename N>
 constexpr N taken_off(N maximum) {
     return maximum == -std::numeric_limits<N>::infinity() ? N{0} : maximum;

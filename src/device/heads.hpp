@@ -48,8 +48,8 @@ inline Heads one_head(const Tensor& matrix) {
 }
 
 /// The queries, keys and values of attention, or their gradients. If keys and values have
-/// fewer heads, g, than queries, a, each of their heads serves a/g adjacent heads of
-/// queries (grouped-query attention: Ainslie et al. 2023, 2305.13245).
+/// g heads and queries have more, a, each head of keys and values serves a/g adjacent
+/// heads of queries (grouped-query attention: Ainslie et al. 2023, 2305.13245).
 struct AttentionHeads {
     Heads queries;  ///< m rows, a heads
     Heads keys;     ///< n rows, g heads
@@ -58,7 +58,7 @@ struct AttentionHeads {
     std::int64_t group() const { return queries.heads / keys.heads; }
 };
 
-/// The columns of queries and keys that turn with positions; the others do not turn.
+/// The columns of queries and keys that turn with positions; other columns do not turn.
 struct TurnedHeads {
     Heads queries;
     Heads keys;

@@ -136,8 +136,8 @@ HostTensor LocalDevice::values_of(const Tensor& source, const char* operation,
     if (source.bytes_begin() != nullptr) {
         attempt(operation, at, [&] { do_download(values, source); });
     } else if (is_floating(source.dtype())) {
-        // A run that computes shapes only has no numbers to give. All bits set are a NaN
-        // in every floating type.
+        // A run that computes only shapes has no numbers. If all bits are set, a value of
+        // any floating type is NaN.
         std::memset(values.data(), 0xff, static_cast<std::size_t>(values.bytes()));
     } else {
         std::ranges::fill(values.values<std::int32_t>(), kNoCount);
@@ -147,7 +147,7 @@ HostTensor LocalDevice::values_of(const Tensor& source, const char* operation,
 
 namespace {
 
-/// The tensors that an operation reads and writes, as a monitor is told of them.
+/// The tensors that an operation reads and writes, in the form that a monitor gets.
 struct Told {
     std::array<const Tensor*, OperandList::kMost> reads, writes;
     std::size_t read = 0, written = 0;
@@ -187,8 +187,8 @@ Sharing sharing_of() {
     return {kInPlace, kSumsMayOverlap};
 }
 
-/// Refuses a written operand that shares memory with another, unless the operation allows
-/// it.
+/// Refuses a written operand that shares memory with another operand, unless the
+/// operation allows this.
 void check_memory(const OperandCheck& check, const OperandList& operands,
                   Derivation::Kind kind, const Sharing& allowed) {
     for (const Operand& written : operands)
@@ -238,7 +238,7 @@ bool has_bf16(const OperandList& operands) {
     });
 }
 
-/// Returns the smallest range that contains both; they overlap.
+/// Returns the smallest range that contains both tensors, which overlap.
 Tensor joined(const Tensor& a, const Tensor& b) {
     const Tensor& first = a.offset_bytes() <= b.offset_bytes() ? a : b;
     const std::int64_t end =
@@ -251,8 +251,8 @@ std::vector<Narrow> narrow_ranges(const OperandList& operands) {
     std::vector<Narrow> ranges;
     for (const Operand& operand : operands) {
         if (operand.tensor->dtype() != DType::bf16) continue;
-        // Heads are only some of their tensor's columns. The others must not change, so a
-        // tensor that is only written is read, too.
+        // Heads are only some of their tensor's columns. The other columns must not
+        // change, so a tensor that is only written is read, too.
         Narrow range{operand.tensor->flat(), operand.use != Operand::Use::result,
                      operand.is_written()};
         std::erase_if(ranges, [&](const Narrow& known) {
@@ -292,8 +292,8 @@ void LocalDevice::compute_in_own_types(OperationRef operation) {
     });
 }
 
-/// Computes the operation on f32 copies of its bf16 operands, and rounds what it has
-/// written. Replaces the operation's tensors, to which `operands` points, by these
+/// Computes the operation on f32 copies of its bf16 operands, and rounds the written
+/// results. Replaces the operation's tensors, to which `operands` points, by these
 /// copies.
 void LocalDevice::compute_in_f32(OperationRef operation, const OperandList& operands) {
     const auto cast = [this](const Tensor& destination, const Tensor& source) {
@@ -366,7 +366,7 @@ void LocalDevice::perform(Op& operation, SourceLine at) {
 }
 
 /// Throws UsageError that names the first index outside the operation's bound. If the
-/// bound is 0, this is the first index of all.
+/// bound is 0, names the first index.
 template <typename Op>
 void LocalDevice::require_indices(const Op& operation, bool is_empty, SourceLine at) {
     const Tensor& indices = operation.indices();

@@ -31,8 +31,8 @@ using HostFactory = std::function<std::unique_ptr<Device>(
     int index, DeviceMonitor& monitor, PinnedPages& pages)>;
 
 /// A device of this process. It keeps the list of its live storage, and follows every
-/// operation's description: it checks operands, makes results, and charges. A backend
-/// adds memory and arithmetic.
+/// operation's description: it checks operands, makes results, and charges costs. A
+/// backend adds memory and arithmetic.
 class LocalDevice : public Device {
   public:
     ~LocalDevice() override;
@@ -55,8 +55,8 @@ class LocalDevice : public Device {
     /// Computes in the operands' types. Operands are bf16 only if takes_bf16() is true.
     virtual void compute_native(OperationRef operation) = 0;
     /// Returns whether the backend computes the operation directly on bf16. Every backend
-    /// does so for moves of bits and casts. It may also do so for operations that are
-    /// better without f32 copies.
+    /// does so for moves of bits and casts. A backend may also do so for operations that
+    /// are better without f32 copies.
     virtual bool takes_bf16(OperationRef operation) const;
 
     /// Allocates memory for the storage, whose size is not 0 and which has no memory yet.
@@ -67,9 +67,9 @@ class LocalDevice : public Device {
     /// Throws IndexOutside for the first index outside [0, bound).
     virtual void check_indices(const Tensor& indices, std::int64_t bound) = 0;
 
-    /// Runs `use`, the backend's part of an operation. A backend whose errors do not say
-    /// where they come from adds the operation's name, and the caller's line if there is
-    /// one.
+    /// Runs `use`, the backend's part of an operation. If a backend's errors do not say
+    /// where they come from, it adds the operation's name and, if known, the caller's
+    /// line.
     virtual void attempt(const char* /*operation*/, SourceLine /*at*/,
                          FunctionRef<void()> use) {
         use();

@@ -28,9 +28,9 @@ constexpr const char* name_of(Phase phase) {
     return kNames[static_cast<int>(phase)];
 }
 
-/// One operation of a device as the rest of the program sees it: what it is called, what
-/// it costs, which tensors it reads and writes (an operand that is updated in place is in
-/// both), and the caller's line.
+/// One operation of a device as the rest of the program sees it: its name, its cost, the
+/// tensors that it reads and writes (an operand that is updated in place is in both
+/// lists), and the caller's line.
 struct DeviceOperation {
     OperationKind kind;
     const char* name;
@@ -58,8 +58,8 @@ class DeviceMonitor {
   public:
     virtual ~DeviceMonitor() = default;
 
-    /// Charges the operation, and runs `numbers`, its arithmetic, when its inputs are
-    /// there. If the run computes shapes only, `numbers` does not run.
+    /// Charges the operation. Runs its arithmetic, `numbers`, when its inputs have been
+    /// computed. If the run computes shapes only, `numbers` does not run.
     virtual void execute(const DeviceOperation& operation,
                          FunctionRef<void()> numbers) = 0;
 
@@ -77,8 +77,8 @@ class DeviceMonitor {
     /// A tensor is read for a record, which costs nothing.
     virtual void peeked(const Tensor& /*tensor*/, SourceLine /*at*/) {}
 
-    /// Storage was made and is first in Device::live(), or is about to be freed.
-    /// `allocated` may refuse by throwing; then freed() is not called for the storage.
+    /// allocated(): the storage was made and is the first of Device::live(). It may throw
+    /// to refuse; then freed() is not called. freed(): it is about to be freed.
     virtual void allocated(const Storage& storage) = 0;
     virtual void freed(const Storage& storage) noexcept = 0;
 
@@ -88,7 +88,7 @@ class DeviceMonitor {
     /// Returns the time of the program: virtual time, or the time since a real device was
     /// made. Everything that the program has waited for is done by then.
     virtual Picoseconds now() const { return moment().time; }
-    /// The program waits until that time, unless it has passed.
+    /// The program waits until that time, unless that time has passed.
     virtual void sleep_until(Picoseconds /*time*/, SourceLine at) {
         throw UsageError("sleep_until: this backend keeps no time", at);
     }

@@ -124,7 +124,7 @@ void OperandCheck::alike(const char* name, const Heads& heads, const char* other
 
 void OperandCheck::tokens(const char* name, const TokenRows& tokens,
                           std::int64_t rows) const {
-    // The most tokens of a sequence. Numbers computed from them fit into 62 bits.
+    // The maximum length of a sequence. Numbers computed from it fit into 62 bits.
     constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
     const bool dealt = tokens.order != TokenOrder::contiguous;
     that(tokens.first >= 0 &&

@@ -14,8 +14,8 @@ namespace lockstep {
 
 /// Checks the operands of one device operation. A check that fails throws UsageError with
 /// a sentence that begins with the operation's name. Every operand must belong to the
-/// device. Checks are a boundary of trust, since a grader's devices do what other
-/// programs ask for: they are right for any integers, and none overflows.
+/// device. A grader's devices do what other programs ask for, so checks are a boundary of
+/// trust: they are right for any integers, and never overflow.
 class OperandCheck {
   public:
     OperandCheck(const Device& device, const char* operation, SourceLine at)
@@ -51,11 +51,10 @@ class OperandCheck {
     /// `heads` divides `whole`, another number of heads.
     void group(const char* name, std::int64_t heads, const char* whole_name,
                std::int64_t whole) const;
-    /// Checks group(), and that both have the same type, batches and columns of each
-    /// head.
+    /// Checks group(), and that both have the same type, batches and columns per head.
     void grouped(const char* name, const Heads& heads, const char* whole_name,
                  const Heads& whole) const;
-    /// The same type, rows, batches, heads and columns of each head.
+    /// The same type, rows, batches, heads and columns per head.
     void alike(const char* name, const Heads& heads, const char* other_name,
                const Heads& other) const;
     /// The sequence, sharded as `tokens` says, has these rows.

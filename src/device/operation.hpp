@@ -35,7 +35,7 @@ namespace lockstep {
 //     static constexpr bool kIdleWithoutFlops = true
 //                                  if flops() is 0, nothing is run, and nothing charged
 //     const Tensor& indices() const, std::int64_t bound() const
-//                                  indices, each of which must lie in [0, bound)
+//                                  indices; each must be in [0, bound)
 //     static constexpr bool kInPlace = true
 //                                  element by element: a destination may be the same
 //                                  memory as a source
@@ -44,7 +44,7 @@ namespace lockstep {
 //                                  other
 //
 // The following is written once and uses only these members: the checks and charges of
-// Device's functions, what a monitor is told (DeviceOperation), the call of a backend,
+// Device's functions, what a monitor gets (DeviceOperation), the call of a backend,
 // the message to a device in another process, and the tests that cover all operations. A
 // backend adds how each operation is computed: a specialization of its compute<Op>() for
 // operands that are checked and have elements.
@@ -56,7 +56,7 @@ namespace lockstep {
 /// is bound by memory, and its bytes are counted exactly.
 inline constexpr std::int64_t kTranscendental = 8;
 
-/// The most elements of a result. A check refuses extents whose product is larger: if one
+/// The maximum number of elements of a result. A check refuses results with more: if one
 /// extent of an operand is 0, its other extents may be huge.
 inline constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
 
@@ -71,9 +71,9 @@ struct Operand {
     };
 
     const char* name;
-    const Tensor* tensor;  ///< null if the operation does without it
+    const Tensor* tensor;  ///< null if the operation does not use it
     Use use;
-    std::int64_t bytes;  ///< that each use moves: a read, a write, or both
+    std::int64_t bytes;  ///< moved by each use: a read, a write, or both
 
     bool is_read() const {
         return use == Use::read || use == Use::updated || use == Use::added_to;
@@ -81,7 +81,7 @@ struct Operand {
     bool is_written() const { return use != Use::read; }
 };
 
-/// Returns the bytes that a view's heads take.
+/// Returns the bytes of a view's heads.
 inline std::int64_t bytes_of_view(const Heads& heads) {
     return heads.rows() * heads.batches() * heads.heads * heads.width *
            bytes_of(heads.tensor.dtype());
@@ -122,8 +122,8 @@ inline Operand only_if(bool condition, Operand operand) {
     return operand;
 }
 
-/// The operands of one operation. A monitor is told of them in this order. A Derivation
-/// numbers those that are read, in this order.
+/// The operands of one operation. A monitor gets the operands in this order. A Derivation
+/// numbers the operands that are read, in this order.
 class OperandList {
   public:
     static constexpr std::size_t kMost = 9;
@@ -141,7 +141,7 @@ class OperandList {
     const Operand* begin() const { return operands_.data(); }
     const Operand* end() const { return operands_.data() + count_; }
 
-    /// Returns the bytes that all of them move.
+    /// Returns the bytes that all operands move.
     std::int64_t bytes() const { return bytes_; }
     bool adds() const { return adds_; }
     bool has_empty() const {

@@ -30,7 +30,7 @@ struct MatmulOptions {
 
 struct SoftmaxOptions {
     /// x (…, m, n) has m queries and n keys. A query sees only keys of tokens up to its
-    /// own; results for the other keys are 0.
+    /// own token; results for the other keys are 0.
     bool causal = false;
     TokenRows queries{};  ///< the queries' tokens, if causal
     TokenRows keys{};
@@ -38,7 +38,7 @@ struct SoftmaxOptions {
 
 struct AttentionOptions {
     double factor = 1;    ///< of the scores
-    bool causal = false;  ///< a query sees the keys of tokens up to its own
+    bool causal = false;  ///< a query sees the keys of tokens up to its own token
     TokenRows queries{};  ///< the queries' tokens, if causal
     TokenRows keys{};
 };
@@ -50,7 +50,7 @@ struct RotaryOptions {
 };
 
 struct HeadSumOptions {
-    bool transpose = false;  ///< of the weights: n sums over m
+    bool transpose = false;  ///< transposes the weights: n sums over m
     double factor = 1;
 };
 
@@ -61,9 +61,9 @@ struct VocabularyShard {
     std::int64_t whole = 0;  ///< entries of the vocabulary; 0: the shard is all of it
 };
 
-/// Says which numbers of a random stream a tensor's elements are: a part of a whole
-/// matrix, which begins at element `offset` and has rows `pitch` apart. Pitch 0 means the
-/// number of columns, so the part is contiguous. An offset converts to a part.
+/// Says which numbers of a random stream a tensor's elements are. The tensor is a part of
+/// a whole matrix: it begins at element `offset`, and its rows are `pitch` apart. Pitch 0
+/// means the number of columns: a contiguous part. An offset converts to a part.
 struct RandomPart {
     constexpr RandomPart(std::int64_t first = 0, std::int64_t apart = 0)
         : offset(first), pitch(apart) {}
@@ -74,7 +74,7 @@ struct RandomPart {
 
 /// Columns are split into `count` groups of equal size, side by side, and only `chosen`
 /// groups are searched. A group's score is the sum of its `best` largest values. The
-/// groups with the highest scores are chosen; if scores are equal, the first ones. So a
+/// groups with the highest scores are chosen; if scores are equal, the first groups. So a
 /// token's experts are on few nodes (DeepSeek-AI 2024, DeepSeek-V3, 2412.19437, section
 /// 2.1.2). Default: one group, all columns.
 struct ColumnGroups {

@@ -18,7 +18,7 @@ namespace lockstep {
 
 namespace {
 
-/// The live tensors of one line, category and name, or of all names.
+/// The live tensors of one line and category, with one name or with any name.
 struct Holding {
     std::string what;  ///< "activations made at src/nn/linear.cpp:31"
     SourceLine at;
@@ -70,8 +70,8 @@ std::string text_of(const Holding& holding) {
                        holding.tensors.size() == 1 ? "tensor" : "tensors", holding.what);
 }
 
-/// " (layer0.weight, layer0.bias, layer1.weight and 5 more)": the names of what a line
-/// holds, oldest first.
+/// " (layer0.weight, layer0.bias, layer1.weight and 5 more)": the names of a line's
+/// tensors, oldest first.
 std::string names_text(const Holding& holding) {
     constexpr std::size_t kTold = 3;
     std::vector<std::string> names;
@@ -208,8 +208,7 @@ std::vector<Growth> growth_of(const std::vector<const Storage*>& live) {
     return growth;
 }
 
-/// Tells how the memory in use now has grown. Memory that has been freed since then is
-/// not in it.
+/// Tells how the memory in use now has grown. Memory that has been freed is not counted.
 void add_growth(std::vector<std::string>& details,
                 const std::vector<const Storage*>& live) {
     constexpr std::size_t kEnds = 4;

@@ -11,7 +11,7 @@ struct Run {
     std::int64_t first, step, count;
 };
 
-/// Calls f(run) for each run of tokens in rows [0, rows), at most two for each rank.
+/// Calls f(run) for each run of tokens in rows [0, rows). A rank has at most two runs.
 template <typename F>
 void each_run(const TokenRows& tokens, std::int64_t rows, F&& f) {
     if (tokens.order == TokenOrder::contiguous) return f(Run{tokens[0], 1, rows});
@@ -30,7 +30,7 @@ std::int64_t triangle(std::int64_t count) {
     return count * (count - 1) / 2;
 }
 
-/// Returns the sum of i + from over i < count, with each term clamped to [0, most].
+/// Returns the sum of i + from over 0 <= i < count, each clamped to [0, most].
 std::int64_t clamped_sum(std::int64_t from, std::int64_t count, std::int64_t most) {
     const std::int64_t begin = std::clamp<std::int64_t>(-from, 0, count);
     const std::int64_t full = std::clamp<std::int64_t>(most - from, begin, count);
@@ -42,8 +42,8 @@ std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
     return a / b - (a % b < 0 ? 1 : 0);
 }
 
-/// Query i sees floor((its token - keys.first) / keys.step) + 1 keys of the run, clamped
-/// to [0, keys.count].
+/// The query of token t sees floor((t - keys.first) / keys.step) + 1 keys of the run,
+/// clamped to [0, keys.count].
 std::int64_t pairs_of(const Run& queries, const Run& keys) {
     if (queries.step == keys.step)
         return clamped_sum(floor_divide(queries.first - keys.first, keys.step) + 1,

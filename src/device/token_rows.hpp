@@ -24,7 +24,7 @@ constexpr const char* name_of(TokenOrder order) {
 struct TokenRows {
     TokenOrder order = TokenOrder::contiguous;
     std::int64_t ranks = 1;
-    std::int64_t share = 0;  ///< tokens of each rank; even if the order is zigzag
+    std::int64_t share = 0;  ///< tokens of each rank; an even number for zigzag
     std::int64_t first = 0;
 
     /// Returns the rows of rank `rank`.

@@ -13,8 +13,8 @@ class PendingWork {
   public:
     virtual ~PendingWork() = default;
     virtual void wait(SourceLine at) = 0;
-    /// Waits for the first of the works to end, and returns its place. All of them come
-    /// from one backend, and the function may be called on any of them.
+    /// Waits for the first of the works to end, and returns its place. All works are from
+    /// one backend, and the function may be called on any of them.
     virtual std::size_t wait_any(std::span<PendingWork* const> works, SourceLine at) = 0;
 
   protected:
@@ -33,12 +33,12 @@ class PendingWork {
 };
 
 /// A communication, or a copy between a device and its host, that was started. It
-/// overlaps with what the device does next. After wait(), the device's next operations
-/// run after it (after a copy, also the host's). Only then are received values there, and
-/// only then may sent buffers be overwritten or released. Until wait() has returned, keep
-/// the tensors of the call and do not touch them; buffers that are sent may be read. Wait
-/// for each Work, or for a later one of its queue: Works in a queue end in order. A queue
-/// is a communicator, or all copies in one direction.
+/// overlaps with later operations of the device. Operations of the device that are issued
+/// after wait() run after the Work. After a copy, this is true for the host's operations,
+/// too. Received values exist only after wait(). Until wait() has returned, keep the
+/// tensors of the call and do not touch them; buffers that are sent may only be read.
+/// Wait for each Work, or for a later Work of its queue: Works in a queue end in order. A
+/// queue is a communicator, or all copies in one direction.
 class [[nodiscard]] Work {
   public:
     explicit Work(PendingWork* state) : state_(state) {}
@@ -52,14 +52,14 @@ class [[nodiscard]] Work {
 };
 
 /// Waits for the first of several Works to end, and returns its place. That Work is then
-/// used up, as if it had been moved from; used-up Works do not count. With receives from
-/// several ranks, each over its own communicator, a program can take the message that
-/// comes first. Throws UsageError if no Work is left.
+/// used up, as if it had been moved from; used-up Works do not count. If a program
+/// receives from several ranks, each over its own communicator, it can take the message
+/// that comes first. Throws UsageError if no Work is left.
 ///
-/// On virtual devices virtual time decides (if times are equal, the lowest place), so
-/// equal programs make equal choices. On GPUs events decide, and the host waits for one
-/// of them. A program that calls wait_any may behave differently, or hang, if another
-/// Work ends first.
+/// On virtual devices virtual time decides which Work is first (if times are equal, the
+/// lowest place), so equal programs make equal choices. On GPUs events decide, and the
+/// host waits for an event. A program that calls wait_any may behave differently, or
+/// hang, if another Work ends first.
 std::size_t wait_any(std::span<Work> works, SourceLine at = SourceLine::here());
 
 }  // namespace lockstep

@@ -86,7 +86,7 @@ void Batcher::plan_decodes() {
     }
 }
 
-/// Plans rows of the prompts that are under way, in the same way.
+/// Plans rows of the prompts that are under way; preempts in the same way.
 void Batcher::plan_prompts() {
     for (std::size_t i = 0; i < running_.size();) {
         Sequence& sequence = running_[i];
@@ -139,7 +139,7 @@ std::int64_t Batcher::rows_of_prompt(const Sequence& sequence) const {
     return missing <= rows_left() || !has_prompt_ ? missing : 0;
 }
 
-/// If the youngest is already in this pass, takes it out again.
+/// If the youngest sequence is already in this pass, takes it out again.
 void Batcher::preempt_youngest() {
     Sequence youngest = std::move(running_.back());
     running_.pop_back();

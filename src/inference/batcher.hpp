@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// A prompt, and how many tokens are to follow it.
+/// A prompt, and how many tokens must follow it.
 struct Request {
     std::int64_t id = 0;
     Picoseconds arrival = 0;
@@ -27,31 +27,31 @@ struct Answer {
     std::int64_t id = 0;
     std::vector<std::int32_t> tokens;  ///< that followed the prompt
     int preemptions = 0;
-    std::int64_t reused = 0;  ///< tokens of the prompt that were found when it began
+    std::int64_t reused = 0;  ///< tokens of the prompt that were in the cache already
 };
 
 struct BatchRules {
     std::int64_t most_sequences = 64;  ///< that are under way at once
-    /// The most rows of a pass. Decodes of the sequences under way come first; the
-    /// remaining rows are for prompts.
+    /// The maximum number of rows of a pass. Decodes of the sequences under way come
+    /// first; the remaining rows are for prompts.
     std::int64_t most_rows = 512;
     /// Prompts are computed in pieces that fit beside the decodes, so that no decode
     /// waits for a long prompt (Agrawal et al. 2024, Sarathi-Serve, 2403.02310, section
-    /// 4). Otherwise a prompt is computed in one pass, and a long one makes the pass
+    /// 4). Otherwise a prompt is computed in one pass, and a long prompt makes the pass
     /// larger than most_rows.
     bool pieces = true;
     /// New sequences join as soon as there is room (Yu et al. 2022, Orca, OSDI, section
-    /// 3). Otherwise batching is static: when nothing is under way, the requests that
-    /// wait form a batch of at most most_sequences, and no other joins until all of these
-    /// have ended.
+    /// 3). Otherwise batching is static: when nothing is under way, waiting requests form
+    /// a batch of at most most_sequences, and no other request joins until the batch is
+    /// done.
     bool continuous = true;
 };
 
 /// Continuous batching: decides what each pass computes. PlainBatcher (plain_batcher.hpp)
-/// shows only the idea. Sequences are served in the order of their requests. If one finds
-/// no free page, the sequence with the youngest request is preempted. It releases its
-/// pages and waits again, before all others. Later its keys and values are computed
-/// again, from its prompt and what it has generated (PagedAttention, section 4.5).
+/// shows only the idea. Sequences are served in the order of their requests. If a
+/// sequence finds no free page, the sequence with the youngest request is preempted: it
+/// releases its pages and waits again, before all others. Later its keys and values are
+/// computed again, from its prompt and generated tokens (PagedAttention, section 4.5).
 ///
 ///     while (!batcher.idle()) {
 ///         const Pass pass = batcher.next();
@@ -60,8 +60,9 @@ struct BatchRules {
 ///     }
 ///
 /// All of this is arithmetic on the host. Ranks that work on the same sequences must be
-/// given the same requests before the same pass. If one of them drops a request by its
-/// own clock, its passes have other shapes than the others', and they hang (F02).
+/// given the same requests before the same pass. If one of these ranks drops a request by
+/// its own clock, its passes have other shapes than those of the others, and all hang
+/// (F02).
 class Batcher {
   public:
     /// The pool must stay. Throws UsageError unless a pass may have at least one sequence
@@ -71,15 +72,15 @@ class Batcher {
     Batcher& operator=(const Batcher&) = delete;
 
     /// Adds a request that has come. Throws UsageError if its prompt is empty, if no
-    /// token is asked for, if the pool's pages cannot hold all of it, or if another
-    /// request under way has its id.
+    /// token is asked for, if the pool's pages cannot hold all of its tokens, or if
+    /// another request under way has its id.
     void add(Request request);
 
-    /// Adds a request whose prompt was computed elsewhere, and its first token, which may
-    /// be its only one. If there is room for it and no request waits, it is under way at
-    /// once; this returns the pages on which its prompt's keys and values must be before
-    /// the next pass. Otherwise it is not added, and this returns none. Call it between a
-    /// take() and the next pass. Throws UsageError as add() does.
+    /// Adds a request whose prompt was computed elsewhere, and its first token (which may
+    /// be the only one). If there is room for the request and no other request waits, it
+    /// is under way at once. Then returns the pages that must have the prompt's keys and
+    /// values before the next pass. Otherwise adds nothing, and returns none. Call it
+    /// between a take() and the next pass. Throws UsageError as add() does.
     std::optional<PagedSequence> join(const Request& request, std::int32_t first);
 
     /// Gives up a request, because its user has gone or because it has waited too long.
@@ -94,11 +95,11 @@ class Batcher {
     std::int64_t waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
 
     /// Returns what to compute next. take() then expects the pass's tokens, even if the
-    /// pass has no rows. It has none if the batcher is idle, or if other batchers have so
-    /// many of the pool's pages that no sequence can continue. An idle rank also computes
-    /// such a pass if other ranks need its experts.
+    /// pass has no rows. The pass has no rows if the batcher is idle, or if other
+    /// batchers have so many of the pool's pages that no sequence can continue. An idle
+    /// rank also computes such a pass if other ranks need its experts.
     Pass next();
-    /// Says how the tokens of the rows that the pass wants are chosen, in their order.
+    /// For each row that the pass wants, in order, says how its token is chosen.
     std::vector<Wanted> wanted() const;
     /// Takes the tokens of these rows. Sequences that have all their tokens become
     /// answers.
@@ -118,7 +119,7 @@ class Batcher {
         std::int64_t reused = 0;
 
         std::int64_t tokens() const { return static_cast<std::int64_t>(ids.size()); }
-        /// Rows to compute until it has logits again.
+        /// Rows to compute until the sequence has logits again.
         std::int64_t missing() const { return tokens() - pages.tokens; }
         bool decodes() const { return missing() == 1 && tokens() > prompt(); }
         std::int64_t prompt() const {

@@ -56,7 +56,7 @@ void DecodingRing::run(std::span<Batcher* const> groups, SourceLine at) {
 // lesson: end
 
 /// Receives the tokens of the group's last pass, and sends them on to the next stage,
-/// unless that is the last one, which chose them.
+/// unless that is the last stage, which chose the tokens.
 std::vector<std::int32_t> DecodingRing::tokens_of(Turn& turn, SourceLine at) {
     if (is_last()) return std::exchange(turn.chosen, {});
     if (turn.wanted.empty()) return {};

@@ -15,10 +15,10 @@
 namespace lockstep {
 
 /// Pipeline-parallel decoding. A sequence's next token enters the stages only after the
-/// one before it has left them, so one group of sequences keeps only one of p stages
-/// busy. With p groups or more, each stage has one at any time. Their tokens form a ring:
-/// the last stage chooses them and sends them to the first (Pope et al. 2022, 2211.05102,
-/// section 3; like Huang et al. 2019's micro-batches, but without an end).
+/// previous token has left them, so one group of sequences keeps only one of p stages
+/// busy. With p groups or more, each stage always has a group. Tokens go around a ring:
+/// the last stage chooses tokens and sends them to the first stage (Pope et al. 2022,
+/// 2211.05102, section 3; like Huang et al. 2019's micro-batches, but without an end).
 ///
 ///     x        (rows, 1, h), from a stage to the next: 2 h bytes a row in bf16
 ///     tokens   4 bytes each, from the last stage to the first, and then on to the
@@ -26,10 +26,10 @@ namespace lockstep {
 ///
 /// Each stage has the cache of its own layers. Every stage's batchers know all tokens, so
 /// they decide the same. If a stage takes t, a round of m groups takes m t, but at least
-/// p t and the time of the tokens' way back. For that, a stage must continue while its
-/// message waits for the next stage, which is busy. So each pair of neighbours has its
-/// own communicator. If a stage waited instead, two neighbours could only work in turn,
-/// and half of the stages would be idle.
+/// p t plus the time of the tokens' way back. For that, a stage must continue while its
+/// message waits for the next stage. So each pair of neighbours has its own communicator.
+/// If a stage waited instead, two neighbours could only work in turn, and half of the
+/// stages would be idle.
 class DecodingRing {
   public:
     struct Stage {
@@ -42,13 +42,13 @@ class DecodingRing {
             choose;
     };
 
-    /// Every rank of the line calls it, in the order of their stages. What the stage
-    /// refers to must stay.
+    /// Every rank of the line makes a DecodingRing; the order of ranks is the order of
+    /// stages. What `stage` refers to must outlive it.
     DecodingRing(Communicator& line, Stage stage, SourceLine at = SourceLine::here());
 
     /// Lets all groups generate until they are idle. Each group has its own batcher;
     /// batchers may share a pool. Every rank calls it, with batchers that have the same
-    /// requests. Throws UsageError if no group can continue because others have the
+    /// requests. Throws UsageError if no group can continue because other groups have the
     /// pool's pages.
     void run(std::span<Batcher* const> groups, SourceLine at = SourceLine::here());
 

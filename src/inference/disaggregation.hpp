@@ -12,17 +12,17 @@ namespace lockstep {
 
 // Prompts are computed on some devices, and tokens are generated on others. A prompt's
 // pass is long, because it computes; a decode is short, because it reads. On the same
-// devices, each makes the other wait. On devices of its own, each has the batches and the
-// sharding that suit it. The price is that keys and values are sent from one to the other
-// (Zhong et al. 2024, DistServe, 2401.09670, section 3; Patel et al. 2024, Splitwise,
-// 2311.18677).
+// devices, prompts and decodes make each other wait. On separate devices, both have the
+// batches and the sharding that suit them. The price is that keys and values are sent
+// between the devices (Zhong et al. 2024, DistServe, 2401.09670, section 3; Patel et al.
+// 2024, Splitwise, 2311.18677).
 
 /// Returns keys and values of these tokens, from the pages of all layers: (layers tokens,
 /// columns).
 Tensor packed_tokens(const KeyValueCache& cache, const PagedTokens& tokens,
                      SourceLine at = SourceLine::here());
-/// Puts packed tokens on the pages of another cache, with the same layers and columns.
-/// Its pages may have another size.
+/// Puts packed tokens on the pages of another cache. This cache has the same layers and
+/// columns; its pages may have another size.
 void unpack_tokens(const KeyValueCache& cache, const PagedTokens& tokens,
                    const Tensor& packed, SourceLine at = SourceLine::here());
 
@@ -43,19 +43,19 @@ std::vector<Request> first_tokens_of(std::vector<Request> requests);
 ///           });
 ///     sender.finish();
 ///
-/// Values are copied out of the cache, so their pages can be released at once. A copy
-/// stays until the other rank has taken it.
+/// Keys and values are copied out of the cache, so their pages can be released at once. A
+/// copy stays until the other rank has received it.
 class PrefillSender {
   public:
-    /// Up to `most` prompts wait to be taken; with more, the program waits. `to` is a
-    /// rank of `pair`. Cache and pair must stay.
+    /// The queue holds at most `most` prompts. If it is full, the program waits. `to` is
+    /// a rank of `pair`. Cache and pair must stay.
     PrefillSender(const KeyValueCache& cache, Communicator& pair, int to, int most = 8);
 
-    /// Sends the prompts that the pass completes. It has been issued; `tokens` are those
-    /// of its wanted rows.
+    /// Sends the prompts that the pass completes. The pass must have been issued;
+    /// `tokens` are the tokens of its wanted rows.
     void send(const Pass& pass, const std::vector<std::int32_t>& tokens,
               SourceLine at = SourceLine::here());
-    /// Waits until all have been taken.
+    /// Waits until the other rank has received all prompts.
     void finish(SourceLine at = SourceLine::here());
 
   private:
@@ -71,14 +71,14 @@ class PrefillSender {
 };
 
 /// Requests that come from a rank that computes their prompts, at most one before each
-/// pass. If the batcher has no room for a request, the request waits, and so do those
-/// behind it. Rank 0 of the ranks that work on the same passes decides whether one has
-/// come (decided_by_first). To find out, it copies 4 bytes to the host; this copy ends
-/// after anything that has come already.
+/// pass. If the batcher has no room for a request, the request waits, and so do all
+/// requests behind it. Rank 0 of the ranks that work on the same passes decides whether a
+/// request has come (decided_by_first). To find out, it copies 4 bytes to the host; this
+/// copy ends after everything that has come before.
 class PrefilledArrivals : public Arrivals {
   public:
     /// All `requests` come from rank `from` of `pair`, in their order. All arguments must
-    /// stay. `alike` has the ranks that work on the same passes; it may be null.
+    /// outlive it. `alike` has the ranks that work on the same passes; it may be null.
     PrefilledArrivals(const KeyValueCache& cache, Communicator& pair, int from,
                       Communicator* alike, std::span<const Request> requests,
                       SourceLine at = SourceLine::here());

@@ -13,21 +13,21 @@
 namespace lockstep {
 
 /// Says how a GPT that answers requests is distributed over a mesh. The axes have these
-/// names, and each shards something. They may be in any order, the slowest first; a
+/// names, and each shards something. Axes may be in any order, the slowest first; a
 /// missing axis has one rank:
 ///
 ///     dp   requests              tp   heads and columns
 ///     ep   requests, and experts
 struct ServiceOptions {
     std::vector<MeshShape::Axis> axes;
-    /// Equally many additional devices compute the prompts, with the same layout. Each of
-    /// them sends its keys and values to its partner (PrefillSender).
+    /// The same number of additional devices compute the prompts, with the same layout.
+    /// Each of them sends its keys and values to its partner (PrefillSender).
     bool apart = false;
 
     CacheSizes cache{};
     BatchRules rules{};
     bool reuse = true;  ///< prefix caching
-    /// A row's bits do not depend on what is computed beside it (RowByRow).
+    /// A row's bits do not depend on the other rows of its pass (RowByRow).
     bool row_by_row = false;
     DType dtype = DType::bf16;
     std::uint64_t seed = 0;
@@ -41,11 +41,11 @@ class ServicePlan {
 
     const GptSizes& sizes() const { return sizes_; }
     const ServiceOptions& options() const { return options_; }
-    /// Axes "side" (0 computes prompts), "dp", "ep" and "tp": first those that were not
-    /// given, then those that were.
+    /// Axes "side" (0 computes prompts), "dp", "ep" and "tp": first the axes that were
+    /// not given, then the given axes.
     const MeshShape& shape() const { return shape_; }
     int size(const std::string& axis) const { return shape_.size(axis); }
-    /// The number of replicas; requests are dealt to them in turn.
+    /// The number of replicas; replicas get requests in turn.
     int replicas() const { return size("dp") * size("ep"); }
 
   private:
@@ -77,13 +77,13 @@ struct ServedPass {
 ///     const std::vector<Served> served = service.serve(requests);
 class GptService {
   public:
-    /// Every rank of the world calls it, with the same plan, which must stay. Throws
-    /// UsageError if the world does not have the mesh's size, and for what a kit refuses.
+    /// Every rank of the world calls it, with the same plan, which must outlive it.
+    /// Throws UsageError if the world does not have the mesh's size, or a kit refuses it.
     GptService(Rank& rank, const ServicePlan& plan, SourceLine at = SourceLine::here());
 
-    /// Answers the requests that are dealt to this rank's replica. All ranks pass the
-    /// same requests, in the order of their arrivals. Throws UsageError as serve() does.
-    /// On devices that compute prompts, an answer is the first token.
+    /// Answers the requests that this rank's replica gets. All ranks pass the same
+    /// requests, in the order of their arrivals. Throws UsageError as serve() does. On
+    /// devices that compute prompts, an answer is the first token.
     std::vector<Served> serve(const std::vector<Request>& requests);
 
     /// The replica whose requests this rank answers.

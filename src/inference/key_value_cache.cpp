@@ -113,7 +113,7 @@ namespace {
 
 /// softmax(Q K^T / sqrt(w)) V of each row, over the keys and values that its sequence has
 /// on pages: x (rows, 1, (a + 2 g) w) gives (rows, 1, a w). The keys and values of the
-/// pass's own rows are stored there first.
+/// pass's own rows are stored on the pages first.
 class CachedAttention : public Module {
   public:
     CachedAttention(KeyValueCache& cache, const AttentionSizes& sizes)
@@ -154,7 +154,7 @@ class CachedAttention : public Module {
 
 /// Latent attention that caches the numbers from which keys and values are made: key_rank
 /// + rotary numbers a token for all heads. Keys are never made. Instead, the query is
-/// multiplied by the matrix that would make them, and the weighted sum is made into
+/// multiplied by the matrix that would make keys, and the weighted sum is turned into
 /// values at the end (DeepSeek-AI 2024, 2405.04434, section 2.1.2).
 ///
 ///     q k = q (W_k c) = (q W_k) c,    sum of p v = W_v (sum of p c)

@@ -10,8 +10,8 @@
 namespace lockstep {
 
 /// Returns the bytes of a token's keys and values in all layers. A layer has 2 g w
-/// numbers, with g heads of keys and w columns of a head. With latent attention it has
-/// key_rank + rotary numbers, from which keys and values are made. In bf16 these are
+/// numbers, with g heads of keys and w columns per head. A layer of latent attention has
+/// key_rank + rotary numbers, from which keys and values are made. In bf16 the sizes are
 /// 516,096 bytes for Llama 3.1 405B, 327,680 for Qwen2.5-72B and 70,272 for DeepSeek-V3
 /// (DeepSeek-AI 2025, 2505.09343, table 1).
 std::int64_t cache_bytes_of_token(const GptSizes& sizes, DType dtype);
@@ -22,8 +22,8 @@ struct CacheSizes {
 };
 
 /// What goes through a model at once: tokens of several sequences, the rows of one
-/// sequence behind those of another. A prompt has many tokens; a sequence that is being
-/// generated has one (Yu et al. 2022, Orca, OSDI, section 3: selective batching).
+/// sequence behind the rows of another. A prompt has many tokens; a sequence that is
+/// being generated has one (Yu et al. 2022, Orca, OSDI, section 3: selective batching).
 struct Pass {
     PagedTokens tokens;                ///< which tokens the rows are, and on which pages
     std::vector<std::int32_t> ids;     ///< of all rows
@@ -32,9 +32,9 @@ struct Pass {
     std::vector<std::int64_t> requests{};  ///< one for each sequence, if they are known
 };
 
-/// Returns a pass of equal sequences, for measurements. Each has its own pages, from page
-/// 0 on, and computes `rows` tokens behind `before` tokens that are in the cache. All ids
-/// are 0.
+/// Returns a pass of equal sequences, for measurements. Each sequence has its own pages,
+/// from page 0 on, and computes `rows` tokens behind `before` tokens that are in the
+/// cache. All ids are 0.
 Pass equal_pass(std::int64_t sequences, std::int64_t before, std::int64_t rows,
                 std::int64_t page_rows);
 
@@ -43,14 +43,14 @@ Pass equal_pass(std::int64_t sequences, std::int64_t before, std::int64_t rows,
 /// 2022, 2211.05102, section 2). Any page may have the tokens of any sequence, and
 /// several sequences may share a page. PagePool says which sequence has which page.
 ///
-/// A kit puts it into a model. Then the model infers, pass by pass:
+/// A kit puts the cache into a model. Then the model infers, pass by pass:
 ///
 ///     KeyValueCache cache(device, DType::f32, {.pages = 64});
 ///     auto gpt = make_gpt(init.for_inference(), sizes, with_cache({}, cache));
 ///     const Tensor logits = gpt->infer(cache.begin(pass));   // (wanted, 1, V)
 ///
-/// Each layer of attention on this device has its pages in the cache, (pages, page_rows,
-/// 2 g w), which count as MemoryCategory::cache and are allocated when the layer is made.
+/// Each layer of attention on this device has its pages in the cache: (pages, page_rows,
+/// 2 g w). They count as MemoryCategory::cache, and are allocated with the layer.
 class KeyValueCache {
   public:
     /// Throws UsageError unless both sizes are positive.
@@ -64,7 +64,7 @@ class KeyValueCache {
     /// UsageError unless there is one id for each row, and each wanted row is one of the
     /// rows.
     Tensor begin(const Pass& pass, SourceLine at = SourceLine::here());
-    /// Does the same without ids, on a device that has no table of tokens.
+    /// Like begin(), but without ids, on a device that has no table of tokens.
     void enter(const Pass& pass, SourceLine at = SourceLine::here());
 
     /// The pass that has begun; none before the first.
@@ -95,13 +95,13 @@ class KeyValueCache {
     std::vector<Tensor> layers_;
 };
 
-/// Returns a kit whose attention reads and writes a cache. Positions are those of the
-/// pass, and the head computes only the wanted rows. It is put around other kits: with
-/// one of tensor parallelism, a rank's cache has the keys of its own heads. Models of the
+/// Returns a kit whose attention reads and writes a cache. Positions come from the pass,
+/// and the head computes only the wanted rows. It is put around other kits. With a kit of
+/// tensor parallelism, a rank's cache has the keys of the rank's own heads. Models of the
 /// kit only infer; forward throws.
 GptKit with_cache(GptKit kit, KeyValueCache& cache);
-/// Returns a kit with any attention. Positions are those of the pass, and the head
-/// computes only the wanted rows.
+/// Returns a kit with any attention. Positions come from the pass, and the head computes
+/// only the wanted rows.
 GptKit with_wanted_rows(GptKit kit, KeyValueCache& cache);
 
 }  // namespace lockstep

@@ -84,8 +84,8 @@ void PagePool::computed(const SequencePages& sequence,
             const auto tokens = ids.subspan(i * rows, rows);
             const auto [entry, is_new] =
                 known_.try_emplace({before, Tokens(tokens.begin(), tokens.end())}, page);
-            // Another sequence has computed the same meanwhile: this page cannot be
-            // found, and neither can those behind it.
+            // Another sequence has computed the same tokens meanwhile, so this page and
+            // the pages behind it cannot be found.
             if (!is_new) return;
             state(page).key = &entry->first;
             if (before >= 0) ++state(before).followers;
@@ -125,8 +125,8 @@ void PagePool::give_back(std::int32_t page) {
         leaves_.insert({entry.given_back, page});
 }
 
-/// Returns a page that no sequence has: one without contents, or the oldest one without
-/// followers. If any page is free, one of these exists.
+/// Returns a page that no sequence has: a page without contents, or the oldest page
+/// without followers. If any page is free, such a page exists.
 std::int32_t PagePool::take() {
     if (blank_.empty()) forget(leaves_.begin()->second);
     const std::int32_t page = blank_.back();
@@ -135,7 +135,7 @@ std::int32_t PagePool::take() {
     return page;
 }
 
-/// Makes a page blank that no sequence has and that no page follows.
+/// Makes a page blank. No sequence has this page, and no page follows it.
 void PagePool::forget(std::int32_t page) {
     leaves_.erase({state(page).given_back, page});
     unlearn(page);

@@ -22,7 +22,7 @@ struct SequencePages {
 /// Several sequences that begin with the same tokens may read the same full pages. A page
 /// that no sequence has keeps its contents until its memory is needed. The page that was
 /// released longest ago is taken first, but never before the pages that follow it in a
-/// sequence, because those could not be found without it. Pages form a tree: each is
+/// sequence, because these could not be found without it. Pages form a tree: each is
 /// known by the page before it and its own tokens (Zheng et al. 2023, RadixAttention,
 /// 2312.07104, section 3), so no wrong page is found.
 ///
@@ -45,12 +45,12 @@ class PagePool {
     }
 
     /// Gives a sequence without pages the full pages that hold its first tokens. These
-    /// are never all of its tokens, because the last one must be computed for its logits.
-    /// Returns how many tokens were found.
+    /// are never all of its tokens, because the last token must be computed for its
+    /// logits. Returns how many tokens were found.
     std::int64_t find(SequencePages& sequence, std::span<const std::int32_t> ids);
 
-    /// Gives the sequence pages for tokens [0, tokens). If there are not enough, gives
-    /// none and returns false. Throws UsageError for fewer tokens than it has.
+    /// Gives the sequence pages for tokens [0, tokens). If there are not enough pages,
+    /// gives none and returns false. Throws UsageError for fewer tokens than it has.
     bool grow(SequencePages& sequence, std::int64_t tokens);
 
     /// Drops the sequence's tokens from `tokens` on. Pages without earlier tokens are
@@ -60,7 +60,7 @@ class PagePool {
     void shrink(SequencePages& sequence, std::int64_t tokens);
 
     /// Call it when the pass that computes the sequence's tokens has been issued. From
-    /// then on its full pages can be found. `ids` has at least all of its tokens.
+    /// then on full pages of the sequence can be found. `ids` has its tokens, or more.
     void computed(const SequencePages& sequence, std::span<const std::int32_t> ids);
 
     /// Releases all pages of the sequence.
@@ -68,7 +68,7 @@ class PagePool {
 
   private:
     using Tokens = std::vector<std::int32_t>;
-    /// A page's key: the page before it, -1 for the first, and its tokens.
+    /// A page's key: the page before it (-1 for the first page) and its tokens.
     using Key = std::pair<std::int32_t, Tokens>;
     struct State {
         int owners = 0;

@@ -12,8 +12,8 @@ namespace lockstep {
 ///
 /// Each pass computes the missing tokens of every sequence: all of its prompt at first,
 /// then one token a pass. A request begins as soon as there is a place for it, and pages
-/// for all the tokens that it will ever have. So no request is preempted. Its pages are
-/// released when it has its last token.
+/// for all the tokens that it will ever have. So no request is preempted. A request's
+/// pages are released when it has its last token.
 class PlainBatcher {
   public:
     /// Throws UsageError unless all sizes are positive.
@@ -23,7 +23,7 @@ class PlainBatcher {
     /// too few pages.
     void add(Request request);
     bool idle() const { return running_.empty() && waiting_.empty(); }
-    /// Returns what to compute next. take() then takes a token for each sequence in the
+    /// Returns what to compute next. take() then expects a token for each sequence in the
     /// pass, chosen as wanted() says.
     Pass next();
     std::vector<Wanted> wanted() const;

@@ -34,7 +34,7 @@ std::vector<double> probabilities(std::span<const Candidate> sorted,
     for (const Candidate& candidate : sorted.first(most))
         sum += weights.emplace_back(
             std::exp((candidate.logit - sorted[0].logit) / sampling.temperature));
-    // Keeps the fewest that reach top_p; the one that reaches it is kept, too.
+    // Keeps the fewest candidates whose sum reaches top_p.
     double kept = 0;
     std::size_t count = 0;
     while (count < weights.size() && (count == 0 || kept < sampling.top_p * sum))
@@ -78,7 +78,7 @@ struct Gathered {
     std::int64_t own(int rank) const {
         return std::clamp<std::int64_t>(vocabulary - rank * columns, 0, columns);
     }
-    /// Returns a row's candidates, the largest first, and the lower token first if equal.
+    /// Returns a row's candidates, the largest first; if equal, the lower token first.
     std::vector<Candidate> sorted(std::int64_t row, SourceLine at) const {
         std::vector<Candidate> found;
         for (int rank = 0; rank < ranks; ++rank)
@@ -96,7 +96,7 @@ struct Gathered {
 };
 
 /// Copies the largest logits of each row to the host: `of_rank` of this rank's columns,
-/// or those of all ranks if columns are sharded.
+/// or of all ranks' columns if columns are sharded.
 Gathered largest_of_rows(Device& device, Communicator* shards, const Tensor& logits,
                          std::int64_t vocabulary, std::int64_t k, SourceLine at) {
     const std::int64_t rows = logits.shape().matrix_rows(),

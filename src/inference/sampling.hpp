@@ -13,7 +13,7 @@ namespace lockstep {
 struct Sampling {
     double temperature = 0;  ///< divides the logits; 0: greedy
     std::int64_t top_k = 0;  ///< chooses only from the k most probable; 0: from all
-    double top_p = 1;        ///< chooses from the fewest with this total probability
+    double top_p = 1;        ///< chooses from the fewest tokens with this probability
                              ///< (Holtzman et al. 2020, 1904.09751, section 3.1)
     std::uint64_t seed = 0;
 
@@ -29,9 +29,9 @@ struct Candidate {
     double logit = 0;
 };
 
-/// Returns the probabilities of tokens, in the order of the candidates. These are sorted:
-/// the largest logit first, and the lower token first if logits are equal. Tokens that
-/// cannot be chosen are left out.
+/// Returns the probabilities of tokens, in the order of the candidates. The candidates
+/// are sorted: the largest logit first, and the lower token first if logits are equal.
+/// Tokens that cannot be chosen are left out.
 std::vector<double> probabilities(std::span<const Candidate> sorted,
                                   const Sampling& sampling);
 
@@ -39,7 +39,7 @@ std::vector<double> probabilities(std::span<const Candidate> sorted,
 /// not add up to 1; a weight of 0 is never chosen.
 std::size_t place_of(std::span<const double> weights, double uniform);
 
-/// Chooses the token at place `position` of a sequence, by number `position` of the
+/// Chooses the token at place `position` of a sequence, with number `position` of the
 /// random stream of the sequence's seed. So the choice depends neither on the device nor
 /// on other sequences in the pass.
 std::int32_t sample(std::span<const Candidate> sorted, const Sampling& sampling,
@@ -53,7 +53,7 @@ struct Wanted {
 };
 
 /// Chooses a token for each row of logits (rows, 1, V). Copies the k largest logits of
-/// each row to the host; k is that of the row that needs most. Without numbers every
+/// each row to the host; k is the largest number that a row needs. Without numbers every
 /// token is 0.
 std::vector<std::int32_t> sample_rows(Device& device, const Tensor& logits,
                                       std::span<const Wanted> wanted,
@@ -61,7 +61,7 @@ std::vector<std::int32_t> sample_rows(Device& device, const Tensor& logits,
 
 /// Does the same for logits whose columns are sharded, (rows, 1, columns), with padding
 /// at the end. Each rank sends only its own k largest logits, 8 bytes each in f32, to all
-/// others, and all choose the same tokens.
+/// other ranks, and all ranks choose the same tokens.
 std::vector<std::int32_t> sample_rows(Device& device, Communicator& shards,
                                       const Tensor& logits, std::int64_t vocabulary,
                                       std::span<const Wanted> wanted,

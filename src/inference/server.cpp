@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// The time that ranks tell each other. Rounding never makes it earlier.
+/// The time that ranks tell each other. It is never rounded down.
 double time_of(Picoseconds time) {
     return std::nextafter(static_cast<double>(time), kNever);
 }
@@ -69,7 +69,7 @@ class TimedArrivals : public Arrivals {
     bool serves_others() const override { return ranks_.others != nullptr; }
 
   private:
-    /// Returns how many more have come by now, as rank 0 of `ranks_.same` sees it.
+    /// Returns how many more requests rank 0 of `ranks_.same` has got by now.
     std::int32_t come() {
         const auto later =
             std::ranges::upper_bound(left_, device_.now(), {}, &Request::arrival);

@@ -19,8 +19,8 @@ struct Served {
 
     /// The time to the first token (TTFT).
     Picoseconds to_first() const { return first - arrival; }
-    /// The time per output token (TPOT): from one to the next, on average; 0 if there is
-    /// only one.
+    /// The time per output token (TPOT): the average time from one token to the next; 0
+    /// if there is only one token.
     Picoseconds per_token() const {
         const auto more = static_cast<Picoseconds>(answer.tokens.size()) - 1;
         return more > 0 ? (last - first) / more : 0;
@@ -43,8 +43,8 @@ struct Arrived {
 class Arrivals {
   public:
     virtual ~Arrivals() = default;
-    /// Waits until there is something to do: at once if the batcher has work, else until
-    /// a request comes. Returns false if no more will come.
+    /// Returns at once if the batcher has work; otherwise waits until a request comes.
+    /// Returns false if no more requests will come.
     virtual bool go_on(bool has_work) = 0;
     /// Gives the batcher the requests that have come by now.
     virtual std::vector<Arrived> take_in(Batcher& batcher) = 0;
@@ -55,28 +55,28 @@ class Arrivals {
 
 /// Answers requests as they come, in the time of the device, until all are answered.
 /// Returns them in the order in which they ended. Throws UsageError if the batcher has
-/// other requests or answers, and for requests that it refuses.
+/// other requests or answers, or refuses a request.
 std::vector<Served> serve(Device& device, Arrivals& arrivals, Batcher& batcher,
                           const ComputePass& compute);
 
 /// The ranks with which a rank answers requests; either may be null.
 struct ServiceRanks {
     /// Ranks that work on the same passes; each has all requests. No two clocks agree
-    /// exactly. If each rank used its own, one could take in a request one pass before
-    /// another, and their messages would have different sizes. So before each pass rank 0
-    /// tells the others how many have come: a broadcast of 4 bytes. In a run without
-    /// numbers a broadcast brings none, and each rank uses its own clock. Virtual clocks
-    /// of ranks that compute the same agree.
+    /// exactly. If each rank used its own clock, one rank could accept a request one pass
+    /// before another rank, and their messages would have different sizes. So before each
+    /// pass rank 0 tells the others how many requests have come: a broadcast of 4 bytes.
+    /// In a run without numbers a broadcast brings no number, and each rank uses its own
+    /// clock. Virtual clocks agree if ranks compute the same.
     Communicator* same = nullptr;
     /// Ranks with requests of their own that need each other in each pass, because they
-    /// shard experts. A rank with nothing to do computes a pass without rows as long as
-    /// another has work (F13). So before each pass they find the earliest time at which
-    /// one has something to do: an all-reduce of 8 bytes. This needs a run with numbers.
+    /// shard experts. A rank without work computes passes without rows as long as another
+    /// rank has work (F13). So before each pass the ranks find the earliest time at which
+    /// one of them has work: an all-reduce of 8 bytes. This needs a run with numbers.
     Communicator* others = nullptr;
 };
 
-/// Answers requests that come at their arrival times. Throws UsageError unless they are
-/// in the order of their arrivals.
+/// Answers requests that come at their arrival times. Throws UsageError unless the
+/// requests are in the order of their arrivals.
 std::vector<Served> serve(Device& device, const ServiceRanks& ranks, Batcher& batcher,
                           const std::vector<Request>& requests,
                           const ComputePass& compute);

@@ -110,7 +110,7 @@ class Writer {
     Writer& operator=(const Writer&) = delete;
 
     /// Computes the tokens that are not in the cache yet. Returns the distributions of
-    /// the tokens that follow the last `wanted` of them.
+    /// the tokens that follow the last `wanted` of these tokens.
     std::vector<Distribution> follow(const std::vector<std::int32_t>& ids,
                                      std::int64_t wanted, SourceLine at) {
         const std::int64_t first = pages_.tokens;
@@ -150,7 +150,7 @@ class Writer {
     SequencePages pages_;
 };
 
-/// Returns how many drafts are accepted if only the probability is known.
+/// Returns how many drafts are accepted if only the probability of acceptance is known.
 std::size_t stated(const Speculation& speculation, std::int64_t drafts,
                    std::uint64_t seed, std::int64_t position) {
     std::size_t stay = 0;
@@ -205,8 +205,8 @@ SpeculationReport speculate(Device& device, CachedModel large, CachedModel small
         report.drafted += count;
         report.stayed += static_cast<std::int64_t>(tokens.size()) - 1;
         ids.insert(ids.end(), tokens.begin(), tokens.end());
-        // Both have computed drafts that may be rejected; neither has computed the last
-        // token yet.
+        // Both models have computed drafts that may be rejected. Neither model has
+        // computed the last token yet.
         for (Writer* each : {&writer, &drafter})
             each->go_back(static_cast<std::int64_t>(ids.size()) - 1);
     }

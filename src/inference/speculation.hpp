@@ -9,28 +9,28 @@
 
 namespace lockstep {
 
-// Speculative decoding: a small model drafts tokens one by one, and a large one computes
-// all of them in one pass. That takes hardly longer than a single token, because the
-// large model reads its weights once in both cases. Drafts are accepted and rejected such
-// that the result is distributed as if the large model had chosen all tokens (Leviathan,
-// Kalman and Matias 2023, 2211.17192, section 2; Chen et al. 2023, 2302.01318, found the
-// same at the same time).
+// Speculative decoding: a small model drafts tokens one by one, and a large model
+// computes all drafts in one pass. This pass takes hardly longer than a pass for one
+// token, because the large model reads its weights once in both cases. Drafts are
+// accepted and rejected such that the result is distributed as if the large model had
+// chosen all tokens (Leviathan, Kalman and Matias 2023, 2211.17192, section 2; Chen et
+// al. 2023, 2302.01318, found the same at the same time).
 
-/// Probabilities of all tokens, by their numbers; those that cannot be chosen have 0.
+/// Probabilities of all tokens, by their numbers; tokens that cannot be chosen have 0.
 using Distribution = std::vector<double>;
 
 /// The distribution that `sample` chooses from, given the logits of a row.
 Distribution distribution_of(std::span<const double> logits, const Sampling& sampling);
 
 /// Drafts x_1 … x_γ were chosen from q_1 … q_γ, and the large model has p_1 … p_γ+1.
-/// Draft x_i is accepted with probability p_i(x_i) / q_i(x_i), at most 1, if those before
-/// it were. The first rejected draft is chosen again from max(0, p_i - q_i), normalized.
-/// If all are accepted, one more token is chosen from p_γ+1. Returns these tokens: 1 to γ
-/// + 1.
+/// Draft x_i is accepted with probability p_i(x_i) / q_i(x_i), at most 1, if all earlier
+/// drafts were accepted. The first rejected draft is chosen again from max(0, p_i - q_i),
+/// normalized. If all are accepted, one more token is chosen from p_γ+1. Returns the
+/// accepted drafts and the chosen token: 1 to γ + 1 tokens.
 ///
 /// Token i is decided by numbers `position` + i of streams of the seed. Throws UsageError
 /// unless there are γ distributions of the small model and γ + 1 of the large one, all
-/// over equally many tokens.
+/// over the same number of tokens.
 std::vector<std::int32_t> accepted(std::span<const std::int32_t> drafts,
                                    std::span<const Distribution> draft_model,
                                    std::span<const Distribution> large_model,
@@ -66,7 +66,7 @@ struct SpeculationReport {
 };
 
 /// Answers one request by speculative decoding, on one device. Both models have the same
-/// vocabulary. Rejected drafts in their caches are overwritten.
+/// vocabulary. Rejected drafts in the caches are overwritten.
 SpeculationReport speculate(Device& device, CachedModel large, CachedModel small,
                             const Request& request, const Speculation& speculation = {},
                             SourceLine at = SourceLine::here());

@@ -21,7 +21,7 @@ Tensor Gelu::do_forward(const Tensor& x, Saved& saved) {
     return device_.gelu(x, form_);
 }
 
-// dx = dy (Phi(x) + x phi(x)), phi the normal density, if the form is the exact one
+// dx = dy (Phi(x) + x phi(x)) with the normal density phi, if the form is exact
 Tensor Gelu::do_backward_input(const Tensor& dy, Saved& saved) {
     if (!input_gradient()) return {};
     Tensor dx = device_.gelu_backward(saved.at("x"), dy, form_);

@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-/// y = tanh(x), element by element. Saves y, since dx = dy (1 - y^2). If the next layer
-/// saves its input, that is the same memory.
+/// y = tanh(x), element by element. Saves y, because dx = dy (1 - y^2). If the next layer
+/// saves its input, both use the same memory.
 class Tanh : public Module {
   public:
     explicit Tanh(Device& device) : device_(device) {}
@@ -17,8 +17,8 @@ class Tanh : public Module {
     Device& device_;
 };
 
-/// y = x Phi(x), Phi the normal distribution function (Hendrycks and Gimpel 2016,
-/// 1606.08415, section 2), or its approximation by tanh. Saves x.
+/// y = x Phi(x) with the normal distribution function Phi (Hendrycks and Gimpel 2016,
+/// 1606.08415, section 2), or with an approximation of Phi by tanh. Saves x.
 class Gelu : public Module {
   public:
     explicit Gelu(Device& device, GeluForm form = GeluForm::exact)

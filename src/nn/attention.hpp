@@ -12,7 +12,7 @@ namespace lockstep {
 struct AttentionSizes {
     std::int64_t heads = 0;     ///< a, of queries
     bool causal = true;         ///< a token sees only tokens up to itself
-    std::int64_t kv_heads = 0;  ///< g, of keys and values; divides a; 0: a
+    std::int64_t kv_heads = 0;  ///< g, of keys and values; divides a; if 0, a
     double rotary_base = 0;     ///< of rotary positions, such as 10,000; 0: none
     bool bias = true;           ///< of the linear layers around it
     std::int64_t width = 0;     ///< columns of a head, passed to the core
@@ -20,15 +20,15 @@ struct AttentionSizes {
     std::int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
 };
 
-/// Throws UsageError, which begins with `layer`, unless there are heads and the number of
+/// Throws a UsageError that begins with `layer` unless there are heads and the number of
 /// key heads divides the number of query heads.
 void require_heads(const std::string& layer, const AttentionSizes& sizes);
-/// Throws also unless the number of query heads divides `hidden`.
+/// Also throws unless the number of query heads divides `hidden`.
 void require_heads(const std::string& layer, std::int64_t hidden,
                    const AttentionSizes& sizes);
 
 /// Returns the heads of queries, keys and values. They lie side by side, head by head, in
-/// x (s, b, (a + 2 g) width). Throws UsageError if x has other columns.
+/// x (s, b, (a + 2 g) width). Throws UsageError if x has another number of columns.
 AttentionHeads attention_heads(const Tensor& x, const AttentionSizes& sizes);
 
 /// Returns 1 / sqrt(width), the factor of scores.
@@ -37,11 +37,11 @@ double score_factor(std::int64_t width);
 /// softmax(Q K^T / sqrt(width)) V, head by head: attention without the linear layers
 /// around it (Vaswani et al. 2017, 1706.03762, section 3.2).
 ///
-/// x (s, b, (a + 2 g) width) has queries, keys and values; y is (s, b, a width). Causal
-/// or not, all products are computed, and charged, in full. Costs 4 b s^2 a width flops
-/// forward, and twice that backward. Saves x and the softmax's results (b, a, s, s),
-/// which make long sequences expensive. For a moment forward holds one more tensor of
-/// that size, the scores; backward holds two more.
+/// x (s, b, (a + 2 g) width) has queries, keys and values; y is (s, b, a width). All
+/// products are computed and charged in full, even if attention is causal. Costs 4 b s^2
+/// a width flops forward, and twice that backward. Saves x and the softmax's results
+/// (b, a, s, s), which make long sequences expensive. Forward also holds the scores for a
+/// short time, one more tensor of that size; backward holds two more.
 class CoreAttention : public Module {
   public:
     /// Throws UsageError if the numbers of heads do not fit each other.
@@ -61,8 +61,8 @@ class CoreAttention : public Module {
 /// x and y are as in the core. Saves nothing of its own; forward copies x.
 class RotaryAttention : public Module {
   public:
-    /// `tokens` says which tokens of a sequence are here. If `places` has any, they are
-    /// used instead.
+    /// `tokens` says which tokens of a sequence are here. If `places` has positions,
+    /// these are used instead.
     RotaryAttention(Device& device, const AttentionSizes& sizes,
                     std::unique_ptr<Module> core, TokenDeal tokens = {},
                     std::shared_ptr<const RowPlaces> places = nullptr);

@@ -90,7 +90,7 @@ void BatchNorm::do_backward_weight(Saved& saved) {
 // lesson: end
 
 Tensor BatchNorm::do_infer(const Tensor& x, SourceLine at) {
-    // The moments of a batch of one row: its mean and variance are the running ones.
+    // Uses the running statistics as the moments of a batch of one row.
     const std::int64_t width = weight_.value.elements();
     const Tensor sums = device_.empty({width + 1}, running_.mean.dtype(), at);
     device_.copy(sums.slice(0, width), running_.mean, at);

@@ -8,23 +8,23 @@ namespace lockstep {
 
 struct BatchNormOptions {
     double epsilon = 1e-5;
-    /// Running statistics move by this fraction towards those of each batch.
+    /// Running statistics move by this fraction towards each batch's statistics.
     double momentum = 0.1;
 };
 
 /// Batch norm: y = (x - mean) rstd * weight + bias, with the mean and
 /// rstd = 1 / sqrt(variance + epsilon) of each column over the rows of the batch (Ioffe
-/// and Szegedy 2015, 1502.03167, algorithm 1). Like PyTorch's nn.BatchNorm1d of
+/// and Szegedy 2015, 1502.03167, algorithm 1). It equals PyTorch's nn.BatchNorm1d of
 /// (rows, width).
 ///
-/// x (…, width) gives y of the same shape; all dimensions but the last are rows. weight
-/// and bias are (width) and start as ones and zeros. A row's result depends on all other
-/// rows. So the results of micro-batches, or of ranks' shares, do not add up to the
-/// batch's; ranks can use GlobalBatchNorm (src/parallel/global_batch_norm.hpp). Throws
-/// UsageError for fewer than two rows.
+/// x (…, width) gives y of the same shape; all dimensions except the last are rows.
+/// weight and bias are (width) and start as ones and zeros. A row's result depends on all
+/// other rows. So the results of micro-batches, or of ranks' shares, do not add up to the
+/// results of the batch; ranks can use GlobalBatchNorm
+/// (src/parallel/global_batch_norm.hpp). Throws UsageError for fewer than two rows.
 ///
-/// forward() also updates the running statistics, which infer() uses. They are its
-/// buffers(). A forward that is computed again (recompute) updates them again.
+/// forward() also updates the running statistics, which infer() uses and buffers()
+/// returns. If a forward runs again (recompute), it updates them again.
 ///
 /// Saves x, and each column's mean, rstd and sums; between the two halves of backward
 /// also two sums per column.
@@ -36,8 +36,8 @@ class BatchNorm : public Module {
 
     Parameter& weight() { return weight_; }
     Parameter& bias() { return bias_; }
-    /// (width) each, in f32 if weights are bf16. They start as zeros and ones; the
-    /// variance is unbiased. Named "NAME.running_mean" and "NAME.running_var".
+    /// Each is (width), in f32 if weights are bf16. They start as zeros and ones; the
+    /// variance is unbiased. Names: "NAME.running_mean" and "NAME.running_var".
     const Tensor& running_mean() const { return running_.mean; }
     const Tensor& running_variance() const { return running_.variance; }
     std::vector<Buffer> buffers() override {

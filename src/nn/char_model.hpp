@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// Views x (B, …) as (B, the product of the rest), without a copy: PyTorch's nn.Flatten.
-/// Saves the shape of x, no memory.
+/// Views x (B, …) as (B, the product of the other sizes), without a copy, like PyTorch's
+/// nn.Flatten. Saves only the shape of x.
 class Flatten : public Module {
     Tensor do_forward(const Tensor& x, Saved& saved) override;
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
@@ -14,18 +14,18 @@ class Flatten : public Module {
 
 struct CharModelSizes {
     std::int64_t vocabulary = 0;  ///< V, different characters
-    std::int64_t context = 0;     ///< C, characters that the next one is predicted from
+    std::int64_t context = 0;     ///< C, characters from which the next one is predicted
     std::int64_t width = 0;       ///< E, numbers that stand for a character
     std::int64_t hidden = 0;      ///< H, hidden units
 
-    /// Returns how many numbers all parameters have.
+    /// Returns the number of elements in all parameters.
     std::int64_t parameters() const {
         return vocabulary * width + (context * width + 1) * hidden +
                (hidden + 1) * vocabulary;
     }
 };
 
-/// A language model of characters: logits of the next character from the C before it.
+/// A language model of characters: predicts the next character from C characters.
 ///
 ///     ids (B, C) -> embedding (B, C, E) -> flat (B, C E) -> hidden (B, H) -> tanh
 ///     -> logits (B, V)

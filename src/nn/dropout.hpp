@@ -4,16 +4,16 @@
 
 namespace lockstep {
 
-/// Dropout: an element of x becomes 0 with probability p, else x / (1 - p), so that its
-/// expectation does not change (Srivastava et al. 2014, JMLR 15, section 4; divided in
-/// training, as in PyTorch's nn.Dropout).
+/// Dropout: an element x becomes 0 with probability p, else x / (1 - p), so that its
+/// expectation does not change (Srivastava et al. 2014, JMLR 15, section 4). As in
+/// PyTorch's nn.Dropout, the division happens in training, not in inference.
 ///
-/// x of any shape gives y of the same. A number from a counter-based stream
-/// (src/core/philox.hpp) decides whether an element is kept, so neither mask nor state is
-/// saved: backward draws the same numbers again. Before each forward the caller says
-/// which numbers these are (set_part). If ranks share a batch, they are the numbers of
-/// the elements' places in the whole batch: then n ranks drop what one device drops. The
-/// same part drops the same places again.
+/// x may have any shape; y has the same shape. A number from a counter-based stream
+/// (src/core/philox.hpp) decides whether an element is kept. So no mask is saved:
+/// backward draws the same numbers again. Before each forward the caller sets which
+/// numbers these are (set_part). If ranks share a batch, use the numbers of the elements'
+/// places in the whole batch: then n ranks drop the same elements as one device. The same
+/// part drops the same places again.
 ///
 /// infer() gives x itself.
 class Dropout : public Module {
@@ -22,7 +22,7 @@ class Dropout : public Module {
     Dropout(Device& device, double probability, RandomStream stream);
 
     /// From now on, element (i, j) of x has number part.offset + i * part.pitch + j. For
-    /// new numbers in each step, the offset counts the elements of all steps before it.
+    /// new numbers in each step, let the offset count the elements of all earlier steps.
     void set_part(const RandomPart& part) { part_ = part; }
 
   private:

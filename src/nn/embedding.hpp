@@ -5,13 +5,13 @@
 
 namespace lockstep {
 
-/// Looks up row ids[i] of a table for each i: weight is (vocabulary, width), as in
-/// PyTorch's nn.Embedding.
+/// Looks up row ids[i] of a table for each i, like PyTorch's nn.Embedding. weight is the
+/// table, (vocabulary, width).
 ///
 /// ids (…), i32, give y (…, width). Saves the ids; between the two halves of backward
-/// also dy. Ids have no gradient, so backward returns none.
+/// also dy. Ids have no gradient, so backward returns an empty tensor.
 ///
-/// The table starts normal with mean 0 and the given deviation: element i of
+/// Initial values are normal with mean 0 and the given deviation: element i of
 /// "embedding.weight" is number i of RandomStream(seed, "embedding.weight").
 class Embedding : public Module {
   public:
@@ -44,8 +44,8 @@ Shape table_shape(const ParameterInit& init, std::int64_t vocabulary, std::int64
 class PositionEmbedding : public Module {
   public:
     /// If x has only one rank's tokens of a sequence, `deal` says which tokens these are.
-    /// If they were sharded a second time, `stretch` says which of them x has. If there
-    /// are `given` places, they are used instead.
+    /// If these tokens were sharded a second time, `stretch` says which of them x has. If
+    /// `given` has places, they are used instead.
     PositionEmbedding(const ParameterInit& init, std::int64_t context, std::int64_t width,
                       TokenDeal deal = {}, TokenDeal stretch = {},
                       std::shared_ptr<const RowPlaces> given = nullptr);
@@ -58,8 +58,8 @@ class PositionEmbedding : public Module {
     void do_backward_weight(Saved& saved) override;
     std::vector<Parameter*> own_parameters() override { return {&weight_}; }
     bool reads_in_backward(const Parameter& /*own*/) const override { return false; }
-    /// Returns the position of each token of x: the given ones, or those in the sequence.
-    /// The latter are computed again only if the shape changes.
+    /// Returns the position of each token of x: from `given`, or in the sequence.
+    /// Positions in the sequence are computed again only if the shape changes.
     Tensor places_of(const Tensor& x, const RowPlaces& given);
 
     Device& device_;

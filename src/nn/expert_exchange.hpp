@@ -14,8 +14,8 @@
 namespace lockstep {
 
 /// Sends a micro-batch's copies of tokens to their experts, and the experts' results
-/// back. Gradients take the same way: those of results go to the experts, and those of
-/// copies come back. So backward makes the same calls as forward.
+/// back. Gradients go the same way: the results' gradients go to the experts, and the
+/// copies' gradients come back. So backward makes the same calls as forward.
 ///
 ///     way.start_there(copies);   (M, h), expert by expert
 ///     made = … way.there() …     (the sum of rows(), h), of this rank's experts
@@ -23,11 +23,11 @@ namespace lockstep {
 ///     way.back()                 (M, h), in the order of the copies
 ///
 /// This class is for one device: it sends nothing. A started message may overlap with
-/// other work of the device until its result is asked for. The tensors that arrive belong
-/// to the caller.
+/// other work of the device until the caller asks for its result. The caller owns the
+/// tensors that arrive.
 class Delivery {
   public:
-    /// `rows` are the rows that each of this rank's experts gets.
+    /// `rows` are the numbers of rows for each of this rank's experts.
     explicit Delivery(std::vector<std::int64_t> rows) : rows_(std::move(rows)) {}
     virtual ~Delivery() = default;
     Delivery(const Delivery&) = delete;
@@ -45,8 +45,8 @@ class Delivery {
     Tensor moved_;
 };
 
-/// How ranks shard the experts of a layer, and its tokens. This class is for a single
-/// device; src/parallel/expert_parallel.hpp has the one for several devices.
+/// Says how ranks shard a layer's experts and tokens. This class is for a single device;
+/// exchange_experts() (src/parallel/expert_parallel.hpp) makes one for several devices.
 class ExpertExchange {
   public:
     using Counts = std::vector<std::int64_t>;
@@ -56,36 +56,36 @@ class ExpertExchange {
     ExpertExchange(const ExpertExchange&) = delete;
     ExpertExchange& operator=(const ExpertExchange&) = delete;
 
-    /// A rank has some of the experts, and some of the inner columns of each.
+    /// A rank's share: some experts, and some of the inner columns of each of them.
     struct Share {
         std::int64_t first = 0;
         std::int64_t count = 0;
         int column_ranks = 1;  ///< ranks that shard the columns of an expert
         int column_rank = 0;
     };
-    /// Returns this rank's share. Throws UsageError, which begins with `layer`, unless
-    /// all ranks get the same number of experts.
+    /// Returns this rank's share. Throws a UsageError that begins with `layer` unless all
+    /// ranks get the same number of experts.
     virtual Share share(const std::string& /*layer*/, std::int64_t experts) const {
         return {0, experts};
     }
-    /// If ranks shard the layers around the experts, returns which tokens each of them
-    /// holds outside those layers; else nothing.
+    /// If ranks shard the layers around the experts, returns which tokens each rank holds
+    /// outside those layers; else nothing.
     virtual std::optional<TokenDeal> of_tensor_group() const { return {}; }
-    /// Declares the placements of the gate's parameters, and of this rank's experts'.
+    /// Declares the placements of the parameters of the gate and of this rank's experts.
     virtual void place(const std::vector<Parameter*>& /*gate*/,
                        const std::vector<Parameter*>& /*experts*/) {}
 
-    /// Return the part of the layer's tokens x (N, h) that this rank brings to experts,
-    /// and all tokens, from each rank's own. Each function is the gradient of the other.
+    /// own_tokens returns the tokens of x (N, h) that this rank brings to experts;
+    /// all_tokens joins all ranks' own tokens. Each is the gradient of the other.
     virtual Tensor own_tokens(const Tensor& x, SourceLine /*at*/) { return x; }
     virtual Tensor all_tokens(const Tensor& own, SourceLine /*at*/) { return own; }
 
-    /// Returns the index of the first of N own tokens among those of the micro-batch.
+    /// If this rank has `own` tokens, returns its first token's index in the micro-batch.
     virtual std::int64_t first_token(std::int64_t /*own*/) const { return 0; }
-    /// Returns this rank's fraction of the micro-batch's tokens, if several ranks report
-    /// the same loss for it.
+    /// If several ranks report the same loss for a micro-batch, returns this rank's
+    /// fraction of the micro-batch's tokens; else 1.
     virtual double token_share() const { return 1; }
-    /// Sums a loss (1) over these ranks; each has the terms of its own tokens.
+    /// Sums a loss (1) over the ranks that report the same loss.
     virtual void add_up_loss(const Tensor& /*loss*/, SourceLine /*at*/) {}
 
     /// Returns the counts of every rank that has tokens of the batch.
@@ -94,7 +94,7 @@ class ExpertExchange {
         return {{own}, 0};
     }
 
-    /// Prepares to deliver copies; `counts` has a number for each of all experts.
+    /// Prepares to deliver copies. `counts` has one number for each of all experts.
     virtual std::unique_ptr<Delivery> deliver(Device& /*device*/, const Counts& counts,
                                               SourceLine /*at*/) {
         return std::make_unique<Delivery>(counts);

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// The experts of a layer that a device holds: MLPs without biases. Each works on its own
+/// A device's experts of one layer: MLPs without biases. Each expert works on its own
 /// rows of x.
 ///
 ///     x (M, h) -> wide (M, 2 inner) -> SwiGLU (M, inner) -> narrow (M, h)
@@ -17,11 +17,11 @@ namespace lockstep {
 /// or with GELU, x -> (M, inner) -> GELU -> (M, h). Saves x, the wide layer's output, and
 /// the narrow layer's input.
 ///
-/// The caller of forward keeps in `saved`, as "rows", how many rows each expert has. Rows
-/// lie expert by expert; they belong to the micro-batch.
+/// The caller of forward keeps the number of rows of each expert in `saved`, as "rows",
+/// because the numbers belong to the micro-batch. Rows lie expert by expert.
 ///
 /// The experts' weights lie one below another in two parameters, so that one grouped
-/// product computes all of them. The first is "gate_up_proj.weight" (E 2 inner, h), with
+/// product computes all experts. The first is "gate_up_proj.weight" (E 2 inner, h), with
 /// each expert's gate rows and then its up rows, or "c_fc.weight" (E inner, h). The
 /// second is "down_proj.weight" or "c_proj.weight" (E h, inner). Initial values are as in
 /// Linear.
@@ -49,8 +49,8 @@ class Experts : public Module {
     void do_backward_weight(Saved& saved) override;
     std::vector<Parameter*> own_parameters() override { return {&wide_, &narrow_}; }
 
-    /// For each expert: destination rows = its rows of a times its matrix in b; with
-    /// transpose_a, destination matrix = its rows of a, transposed, times its rows of b.
+    /// Per expert: destination rows = its rows of a times its matrix in b. With
+    /// transpose_a: destination matrix = its rows of a, transposed, times its rows of b.
     void multiply(const Tensor& destination, const Tensor& a, const Tensor& b,
                   const std::vector<std::int64_t>& rows,
                   const MatmulOptions& options) const;

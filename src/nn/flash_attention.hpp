@@ -5,10 +5,10 @@
 
 namespace lockstep {
 
-// All attentions with the online softmax use these, whether keys are own or other ranks'.
+// All attentions with the online softmax use these functions, for keys of any ranks.
 
-/// Ends a forward: keeps in `saved` what backward needs, x, y and log_sum_exp (b, a, m),
-/// which is one number per row and head. Returns y.
+/// Ends a forward: keeps x, y and log_sum_exp in `saved` for backward. log_sum_exp
+/// (b, a, m) has one number per row and head. Returns y.
 Tensor keep_online_attention(Device& device, const OnlineAttention& state,
                              const Tensor& x, Saved& saved);
 /// Begin and end a backward.
@@ -16,18 +16,18 @@ AttentionBackward begin_backward(Device& device, const Tensor& dy,
                                  const AttentionSizes& sizes, const Saved& saved);
 void drop_online_attention(Saved& saved);
 
-/// Computes what CoreAttention does, without its weights in memory (Dao et al. 2022,
+/// Computes the same as CoreAttention, without holding the weights (Dao et al. 2022,
 /// FlashAttention, 2205.14135, section 3). Forward keeps x, y and log_sum_exp (b, a, s),
-/// one number per row and head. From these backward recomputes the weights, block by
+/// with one number per row and head. Backward recomputes the weights from these, block by
 /// block.
 ///
-/// For each pair of a query and a key that it sees, a head costs 4 width flops forward
-/// and 10 width backward, beside the softmax. Causal attention sees half of the pairs.
-/// Heads are at most Device::kMostHeadWidth wide.
+/// Without the softmax, a head costs 4 width flops forward and 10 width flops backward
+/// for each query and each key that the query sees. Causal attention sees half of the
+/// pairs. Heads are at most Device::kMostHeadWidth wide.
 class FlashAttention : public Module {
   public:
-    /// Tokens are in the order in which they are distributed to `ranks` ranks, one rank's
-    /// after another's. Throws UsageError if the numbers of heads do not fit each other.
+    /// Tokens are in the order of their distribution to `ranks` ranks, rank 0's tokens
+    /// first. Throws UsageError if the numbers of heads do not fit each other.
     FlashAttention(Device& device, const AttentionSizes& sizes,
                    TokenOrder order = TokenOrder::contiguous, int ranks = 1);
 

@@ -67,7 +67,7 @@ Gating Gate::choose(const Tensor& logits, const std::optional<RandomPart>& noise
     return gating;
 }
 
-// Picks the k largest scores, or logits: (N, k) of (N, E).
+// Picks the k largest scores (or logits) of each token: (N, k) of (N, E).
 void Gate::pick(Gating& gating, SourceLine at) const {
     const Tensor& among = softmax_is_last() ? gating.logits : gating.scores;
     Tensor biased = among;
@@ -118,7 +118,7 @@ std::vector<Tensor> Gate::losses(Gating& gating, const std::vector<double>& shar
     std::vector<Tensor> losses;
     const std::int64_t tokens = gating.logits.shape().matrix_rows();  // N
     const DType dtype = gating.logits.dtype();
-    if (tokens == 0) return losses;  // no tokens, no mean
+    if (tokens == 0) return losses;  // without tokens there is no mean
     if (options_.balance > 0) {      // alpha E sum_i f_i P_i
         HostTensor f({experts_}, dtype);
         for (std::int64_t i = 0; i < experts_; ++i)

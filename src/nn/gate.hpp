@@ -29,33 +29,33 @@ enum class GateForm : std::uint8_t {
 struct GateOptions {
     std::int64_t chosen = 2;  ///< k, experts per token
     GateForm form = GateForm::top_k_then_softmax;
-    bool normalized = false;  ///< divide weights by their sum; not top_k_then_softmax
+    bool normalized = false;  ///< divides weights by their sum; not top_k_then_softmax
     double factor = 1;        ///< of all weights; DeepSeek-V3 has 2.5
-    /// The standard deviation of normal noise on logits in training, which gives seldom
-    /// chosen experts a chance; 1 / E in V-MoE (Riquelme et al. 2021, 2106.05974,
-    /// section 2.1). 0: none.
+    /// The standard deviation of normal noise that is added to logits in training, so
+    /// that seldom chosen experts get a chance; 1 / E in V-MoE (Riquelme et al. 2021,
+    /// 2106.05974, section 2.1). 0: no noise.
     double noise = 0;
-    /// The number of groups of neighbouring experts, such as those of a node, and how
-    /// many of the groups a token chooses. A group is ranked by the sum of its k /
-    /// chosen_groups largest scores, or logits if the softmax comes last, with their
-    /// bias.
+    /// The number of groups of neighbouring experts (for example one group per node), and
+    /// the number of groups that a token chooses. Groups are ranked by the sum of their
+    /// k / chosen_groups largest scores with bias (logits with bias if the softmax comes
+    /// last).
     std::int64_t groups = 1;
     std::int64_t chosen_groups = 1;
 
-    // Three ways to give all experts the same number of tokens.
+    // Two losses and a bias. They balance the experts' tokens, and keep logits small.
 
     /// The factor alpha of the loss alpha E sum_i f_i P_i over the tokens of a
-    /// micro-batch. f_i is expert i's share of copies, P_i its mean score. If all experts
-    /// are equal, the loss is alpha (Fedus et al., section 2.2; Shazeer et al.,
-    /// section 4, and GShard, section 2.2, have other forms). Sigmoids are divided by
-    /// their sum first. Gradients go through P only.
+    /// micro-batch. f_i is expert i's share of copies, P_i is its mean score. If all
+    /// experts are equal, the loss is alpha (Fedus et al., section 2.2; Shazeer et al.,
+    /// section 4, and GShard, section 2.2, have other forms). Sigmoid scores are first
+    /// divided by their sum. Gradients go through P only.
     double balance = 0;
     /// The factor beta of the loss beta mean(log(sum exp(logits))^2), which keeps logits
     /// small (Zoph et al. 2022, ST-MoE, 2202.08906, section 3.2).
     double z = 0;
     /// Experts are chosen by score plus their own bias, or by logit plus bias if the
     /// softmax comes last. The bias is not part of the weights; balance_by_bias() adjusts
-    /// it (Wang et al. 2024, 2408.15664).
+    /// the bias (Wang et al. 2024, 2408.15664).
     bool biased = false;
 };
 
@@ -66,7 +66,7 @@ struct Gating {
 
     // Backward needs these.
     Tensor logits;    ///< (N, E), with their noise
-    Tensor scores;    ///< (N, E): softmax, or sigmoid; none if nothing needs it
+    Tensor scores;    ///< (N, E): softmax, or sigmoid; empty if not needed
     Tensor picked;    ///< (N, k): the chosen scores, or logits
     Tensor unscaled;  ///< (N, k): the weights before `factor`
     Tensor load;      ///< (E): f of the balance loss
@@ -77,21 +77,21 @@ struct Gating {
 /// linear layer makes the logits; the gate has no weights.
 class Gate {
   public:
-    /// Throws UsageError, which begins with the name, if options do not fit each other.
+    /// Throws a UsageError that begins with the name if options do not fit each other.
     Gate(const ParameterInit& init, std::int64_t experts, const GateOptions& options);
 
     const GateOptions& options() const { return options_; }
     std::int64_t experts() const { return experts_; }
-    /// (E), f32 or f64; none if `biased` is false.
+    /// (E), f32 or f64; empty if `biased` is false.
     const Tensor& bias() const { return bias_; }
     /// The bias's name in published weights of DeepSeek-V3: "….e_score_correction_bias".
     const std::string& bias_name() const { return bias_name_; }
 
-    /// `noise` says which random numbers the logits' noise has; without it none is added.
+    /// `noise` says which random numbers are added to the logits, if any.
     Gating choose(const Tensor& logits, const std::optional<RandomPart>& noise,
                   SourceLine at) const;
-    /// Returns the gate's own terms of the loss, each (1): a mean over the tokens times
-    /// `weight`. `shares` are the experts' parts of all copies.
+    /// Returns the gate's own terms of the loss. Each term, (1), is a mean over the
+    /// tokens times `weight`. `shares` are the experts' shares of all copies.
     std::vector<Tensor> losses(Gating& gating, const std::vector<double>& shares,
                                double weight, SourceLine at) const;
     /// Returns the gradient of the logits. It comes from the gradient of the weights

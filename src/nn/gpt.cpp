@@ -89,7 +89,7 @@ BlockSizes GptSizes::block_of(std::int64_t layer) const {
 
 namespace {
 
-/// Returns how many numbers a block's gate, `experts` experts and the shared one have.
+/// Returns the number of elements in a block's gate, `experts` experts and shared expert.
 std::int64_t numbers_in_experts(const BlockSizes& block, std::int64_t experts) {
     const ExpertSizes& sizes = block.experts;
     return block.hidden *
@@ -224,7 +224,7 @@ std::unique_ptr<Module> make_experts(const ParameterInit& init, const BlockSizes
 
 namespace {
 
-/// If tokens are sharded over devices, attention must see those of all devices.
+/// If tokens are sharded over devices, attention must see the tokens of all devices.
 void require_context(const ParameterInit& init, const GptKit& kit) {
     require(kit.tokens.ranks == 1 || kit.core,
             "{}: tokens are sharded over {} ranks, but attention does not see the other "
@@ -270,13 +270,13 @@ void require_sizes(const ParameterInit& init, const GptSizes& sizes) {
             who, experts.count, experts.inner, experts.shared, sizes.dense_blocks);
 }
 
-/// Returns the deviation of the table, which is smaller if the head reads it, too.
+/// Returns the table's initial deviation. It is smaller if the head reads the table, too.
 double table_deviation(const GptSizes& sizes) {
     return sizes.tied ? 1 / std::sqrt(static_cast<double>(sizes.block.hidden)) : 1;
 }
 
-/// Makes the head over `table`, or with its own weight. If that is tied to a table on
-/// another device, it has that table's name and values.
+/// Makes the head with the weight `table`, or with its own weight. If its own weight is
+/// tied to a table on another device, it has that table's name and values.
 std::unique_ptr<Module> make_head(const ParameterInit& init, const GptSizes& sizes,
                                   const GptKit& kit, Parameter* table) {
     if (!sizes.tied) return kit.head(init.child("lm_head"), sizes, nullptr);

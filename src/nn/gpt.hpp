@@ -16,13 +16,13 @@ std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64
                                            const AttentionSizes& sizes,
                                            const GptKit& kit = {});
 
-/// Makes the attention of a block: make_attention, or LatentAttention, which works only
-/// if one device has all heads and tokens. Throws UsageError if the kit shards them.
+/// Makes a block's attention: make_attention, or LatentAttention. LatentAttention needs
+/// all heads and tokens on one device: throws UsageError if the kit shards them.
 std::unique_ptr<Module> make_attention_of(const ParameterInit& init,
                                           const BlockSizes& sizes,
                                           const GptKit& kit = {});
-/// For kits that make latent attention: throws UsageError unless it is causal, has rotary
-/// positions, and its layers are not sharded.
+/// For kits that make latent attention. Throws UsageError unless the attention is causal
+/// and has rotary positions, and the kit does not shard its layers.
 void require_latent(const ParameterInit& init, const BlockSizes& sizes,
                     const GptKit& kit);
 
@@ -47,9 +47,9 @@ std::unique_ptr<Sequential> make_swiglu_mlp(const ParameterInit& init,
                                             const GptKit& kit = {});
 
 /// A layer of experts. Each expert is an MLP of the block's kind without biases; a gate
-/// chooses some of them for each token. A shared expert has the kit's linear layers. See
+/// chooses some experts for each token. A shared expert has the kit's linear layers. See
 /// MixtureOfExperts. Throws UsageError if the kit shards layers over devices, but does
-/// not say how they shard experts.
+/// not say how devices shard experts.
 std::unique_ptr<Module> make_experts(const ParameterInit& init, const BlockSizes& sizes,
                                      const GptKit& kit = {});
 
@@ -68,18 +68,18 @@ std::unique_ptr<Sequential> make_block(const ParameterInit& init, const BlockSiz
 /// sequence is contiguous. Parameters have the names of PyTorch GPTs and the layouts of
 /// nn.Linear and nn.Embedding: "transformer.wte.weight" (V, h), "transformer.wpe.weight"
 /// (C, h); for each layer i "transformer.h.i.ln_1.weight", ".ln_1.bias",
-/// ".attn.c_attn.weight" (3 h, h), or fewer rows with fewer heads of keys and values, …;
-/// "transformer.ln_f.weight", "transformer.ln_f.bias"; "lm_head.weight" (V, h), without a
-/// bias. With rotary positions there is no wpe. Throws UsageError if sizes are not
-/// positive or heads do not divide h.
+/// ".attn.c_attn.weight" (3 h, h), …; "transformer.ln_f.weight", "transformer.ln_f.bias";
+/// "lm_head.weight" (V, h), without a bias. With fewer heads of keys and values, c_attn
+/// has fewer rows. With rotary positions there is no wpe. Throws UsageError if sizes are
+/// not positive or heads do not divide h.
 std::unique_ptr<Sequential> make_gpt(const ParameterInit& init, const GptSizes& sizes,
                                      const GptKit& kit = {});
 
 /// Makes layers [first, last) of a GPT whose layers are split over devices; layers are
 /// counted as in layer_count(). The input is (s, b) or (s, b, h), the output (s, b, h) or
-/// (s, b, V). If the wte of a tied head is not among the layers, the head reads `table`,
-/// that parameter on this device. If `table` is null, the head has its own parameter with
-/// the same name and initial values; the caller must keep the two equal.
+/// (s, b, V). If a tied head's wte is not among the layers, the head reads `table`, the
+/// weight of wte on this device. If `table` is null, the head has its own parameter with
+/// the same name and initial values; the caller must keep both parameters equal.
 std::unique_ptr<Sequential> make_gpt_layers(const ParameterInit& init,
                                             const GptSizes& sizes, int first, int last,
                                             const GptKit& kit = {},
@@ -87,7 +87,7 @@ std::unique_ptr<Sequential> make_gpt_layers(const ParameterInit& init,
 
 inline constexpr const char* kGptTable = "transformer.wte.weight";
 
-/// Returns the parameter of that name; null if the module has none.
+/// Returns the parameter of that name; null if the module has no such parameter.
 Parameter* find_parameter(Module& module, const std::string& name);
 
 }  // namespace lockstep

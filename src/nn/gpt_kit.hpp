@@ -16,7 +16,7 @@ namespace lockstep {
 enum class NormKind { layer_norm, rms_norm };
 enum class MlpKind { gelu, swiglu };
 
-/// The sizes of a transformer block; s and b are its input's.
+/// The sizes of a transformer block. s and b are the sizes of its input.
 struct BlockSizes {
     std::int64_t hidden = 0;  ///< h
     std::int64_t heads = 0;   ///< a
@@ -31,11 +31,11 @@ struct BlockSizes {
     bool bias = true;  ///< of linear layers; the SwiGLU MLP has none
     GeluForm gelu = GeluForm::exact;
     double epsilon = 1e-5;  ///< of norms
-    /// Latent attention instead of the plain one, causal and without biases. If
-    /// query_rank is 0, there is none.
+    /// If query_rank is not 0, the block has latent attention, causal and without biases,
+    /// instead of plain attention.
     LatentSizes latent{};
-    /// A gate and experts instead of the MLP; each expert is an MLP of that kind. If E is
-    /// 0, there are none.
+    /// If count is not 0, the block has a gate and experts instead of one MLP. Each
+    /// expert is an MLP of the kind `mlp`.
     ExpertSizes experts{};
 
     AttentionSizes attention() const {
@@ -55,10 +55,10 @@ struct GptSizes {
     std::int64_t layers = 0;      ///< L
     BlockSizes block;
     /// The head reads the table of wte (Press & Wolf, 1608.05859): there is no
-    /// "lm_head.weight", and "transformer.wte.weight" gets the gradients of both. The
-    /// table then starts with deviation 1/sqrt(h), which suits the head.
+    /// "lm_head.weight", and "transformer.wte.weight" gets the gradients of both layers.
+    /// The table then starts with deviation 1/sqrt(h), which suits the head.
     bool tied = false;
-    /// This many blocks at the start have a plain MLP instead of experts.
+    /// The number of blocks at the start that have a plain MLP instead of experts.
     std::int64_t dense_blocks = 0;
 
     /// The sizes of one of the blocks.
@@ -66,25 +66,25 @@ struct GptSizes {
     bool learns_positions() const { return block.rotary_base == 0; }
     /// The number of layers before the blocks: wte, and wpe if positions are learnt.
     int first_block() const { return learns_positions() ? 2 : 1; }
-    /// The number of all layers: those, the blocks, ln_f and lm_head. L + 4, or L + 3.
+    /// The number of all layers, with ln_f and lm_head: L + 4, or L + 3 without wpe.
     int layer_count() const { return first_block() + static_cast<int>(layers) + 2; }
-    /// Returns how many numbers all parameters have: with the defaults L (12 h + 13) h +
-    /// (2 V + C + 2) h.
+    /// Returns the number of elements in all parameters; with the defaults it is
+    /// L (12 h + 13) h + (2 V + C + 2) h.
     std::int64_t parameters() const { return parameters(block.experts.count); }
-    /// Returns how many of these numbers one token uses: of a block's experts, only the
-    /// chosen ones count.
+    /// Returns how many of these elements one token uses: of a block's experts, only the
+    /// chosen experts count.
     std::int64_t active_parameters() const {
         return parameters(block.experts.gate.chosen);
     }
 
   private:
-    /// Returns the numbers if each block has that many experts.
+    /// Returns the number of elements if each block has `experts` experts.
     std::int64_t parameters(std::int64_t experts) const;
 };
 
 /// The columns that a linear layer reads and makes. Several layers side by side may read
 /// the same x, such as those of queries, keys and values. They have one weight,
-/// (all of out, in): the first layer's rows, then the second's, and so on.
+/// (sum of out, in): the first layer's rows, then the second layer's rows, and so on.
 struct LinearSizes {
     std::int64_t in = 0;
     std::vector<std::int64_t> out;
@@ -95,9 +95,9 @@ struct LinearSizes {
     std::int64_t all_out() const;
 };
 
-/// Says how each part of a GPT is made; the default makes the parts of one device. A
+/// Says how each part of a GPT is made; the default makes the parts for one device. A
 /// strategy is a function that takes a kit and replaces some of its parts. So strategies
-/// nest, in any order:
+/// can be combined in any order:
 ///
 ///     GptKit kit = tensor_parallel({}, tp);
 ///     kit = context_parallel(kit, mesh["cp"], ContextMethod::ring_attention);
@@ -110,9 +110,9 @@ struct GptKit {
 
     GptKit();
 
-    /// `wide` maps h columns to those inside attention or the MLP, `narrow` maps them
-    /// back. If devices shard a layer, each has its own heads, or columns, between the
-    /// two.
+    /// `wide` maps h columns to the columns inside attention or the MLP; `narrow` maps
+    /// them back. If devices shard a layer, each device has its own heads or columns
+    /// between `wide` and `narrow`.
     Make<const LinearSizes&> wide;
     Make<const LinearSizes&> narrow;
     /// Returns how many of a layer's heads this device has. Errors name the layer.
@@ -124,29 +124,29 @@ struct GptKit {
     /// The MLP, made of this kit's linear layers.
     Make<const BlockSizes&, const GptKit&> mlp;
     /// Says how ranks shard the experts that `mlp` makes for a block. If it is empty,
-    /// they do not.
+    /// experts are not sharded.
     std::function<std::shared_ptr<ExpertExchange>(const ParameterInit&)> exchange;
     Make<const BlockSizes&> norm;
 
-    /// The table of tokens, with that deviation. Its weight is its only parameter.
+    /// The token table, with that deviation. The table's weight is its only parameter.
     Make<const GptSizes&, double> table;
     Make<const GptSizes&, const GptKit&> positions;
-    /// The head, (…, h) to logits. If a table is given, the head uses its weight and is
-    /// tied to it; else the head has its own weight, its only parameter.
+    /// The head, (…, h) to logits. If a table is given, the head uses the table's weight
+    /// and is tied to it; else the head's own weight is its only parameter.
     Make<const GptSizes&, Parameter*> head;
     /// The loss of the head's logits.
     std::function<Loss(const GptSizes&)> loss;
 
     /// True if the linear layers are sharded over several devices.
     bool shares_layers = false;
-    /// Says which tokens of each sequence this device has in attention, which also sees
-    /// those of other devices. A core that is set later does not see them.
+    /// Says which tokens of each sequence this device has. Attention also sees the other
+    /// devices' tokens, but a core that is set later does not.
     TokenDeal tokens;
     /// Devices that shard the linear layers may shard these tokens once more. Outside
-    /// those layers, a device then has only this stretch of them.
+    /// those layers, a device then has only this stretch of the tokens.
     TokenDeal stretch;
     /// A program may feed sequences piece by piece, or tokens of several sequences
-    /// together. Before each pass it puts the position of each row of x here.
+    /// together. Before each pass the program puts the position of each row of x here.
     std::shared_ptr<RowPlaces> places;
 };
 

@@ -12,31 +12,31 @@ struct LatentSizes {
     std::int64_t query_rank = 0;  ///< latent columns of queries; 0: plain attention
     std::int64_t key_rank = 0;    ///< latent columns of keys and values
     std::int64_t width = 0;       ///< of a head's queries and keys, without positions
-    std::int64_t rotary = 0;      ///< more columns of both, rotated by positions
+    std::int64_t rotary = 0;      ///< more columns of queries and keys, for positions
     std::int64_t value = 0;       ///< of a head's values
 
     bool operator==(const LatentSizes&) const = default;
 };
 
-/// Returns how many numbers its weights have.
+/// Returns the number of elements in a LatentAttention's weights.
 std::int64_t latent_parameters(std::int64_t hidden, std::int64_t heads,
                                const LatentSizes& sizes);
 
 /// Multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2, 2405.04434, section 2.1).
-/// Queries, keys and values of all heads are made from a few latent columns, so
-/// generation must keep only these. Positions rotate separate columns; for keys, all
-/// heads share one head of these columns.
+/// Queries, keys and values of all heads are made from a few latent columns, so a cache
+/// for generation needs only the latent columns of keys and values. Positions rotate
+/// separate columns; for keys, all heads share one head of the rotated columns.
 ///
 ///     q = q_b(norm(q_a(x)))                  (s, b, a (width + rotary))
 ///     c, r = kv_a(x)                         (s, b, key_rank), (s, b, rotary)
 ///     k, v = kv_b(norm(c))                   (s, b, a (width + value))
 ///     y = o(softmax((q k + turned(q) turned(r)) / sqrt(width + rotary)) v), head by head
 ///
-/// x (s, b, hidden) gives y of the same shape, causally. Parameters: those of q_a_proj,
-/// q_a_layernorm, q_b_proj, kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj and o_proj.
-/// Linear layers have no biases. Differs: in q_b_proj the rows without positions of all
-/// heads come first, and in kv_b_proj the rows of keys; published weights have rows head
-/// by head. Costs and saves scores as CoreAttention does.
+/// Attention is causal; x (s, b, hidden) gives y of the same shape. Parameters: those of
+/// q_a_proj, q_a_layernorm, q_b_proj, kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj and
+/// o_proj. Linear layers have no biases. Differs: in q_b_proj the rows without positions
+/// come first, for all heads; in kv_b_proj the rows of keys come first. Published weights
+/// have rows head by head. Costs and saves scores as CoreAttention does.
 class LatentAttention : public Module {
   public:
     /// Throws UsageError unless all sizes are positive.

@@ -19,13 +19,13 @@ class Linear : public Module {
     /// Throws UsageError unless in and out are positive.
     Linear(const ParameterInit& init, std::int64_t in, std::int64_t out,
            bool bias = true);
-    /// Uses the weight (out, in) of another module on this device; the two are tied. Adds
-    /// one use to it; has no bias. The other module lists the weight and must outlive
-    /// this one.
+    /// Uses the weight (out, in) of another module on this device (tied weights). Counts
+    /// as one more use of the weight; has no bias. The other module lists the weight and
+    /// must outlive this layer.
     Linear(Device& device, Parameter& tied);
 
     Parameter& weight() { return weight_; }
-    /// Null if the layer has none.
+    /// Null if the layer has no bias.
     Parameter* bias() { return bias_ ? &*bias_ : nullptr; }
     std::vector<Parameter*> parameters() override;
 
@@ -39,14 +39,14 @@ class Linear : public Module {
     }
 
     Device& device_;
-    std::optional<Parameter> own_weight_;  ///< none if it is tied
+    std::optional<Parameter> own_weight_;  ///< none if the weight is tied
     Parameter& weight_;
     std::optional<Parameter> bias_;
 };
 
 /// Returns the weight's shape, (out, in). Throws UsageError unless both are positive.
 Shape linear_shape(const ParameterInit& init, std::int64_t in, std::int64_t out);
-/// Throws UsageError, which names the weight, unless the tensor has `columns` columns.
+/// Throws a UsageError that names the weight unless the tensor has `columns` columns.
 void require_columns(const Parameter& weight, const char* what, const Tensor& tensor,
                      std::int64_t columns);
 

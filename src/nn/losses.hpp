@@ -14,13 +14,14 @@ struct LossResult {
     Tensor gradient;  ///< of the prediction's shape
 };
 
-// Every loss is a mean over the batch times `weight`; the gradient belongs to this
-// product. With weight = B_i / B, the losses and gradients of a batch's parts, B_i rows
-// of B each, add up to those of the whole: for micro-batches and shards, of equal size or
-// not. An empty batch throws UsageError, since it has no mean.
+// Every loss is a mean over the batch times `weight`; the gradient has this weight, too.
+// If a batch of B rows is cut into parts of B_i rows, use weight = B_i / B: then the
+// parts' losses and gradients add up to those of the batch. The parts may be
+// micro-batches or shards, of any size. An empty batch throws UsageError, because it has
+// no mean.
 
-/// Returns weight * mean over all elements of (prediction - target)^2. Both have one
-/// shape.
+/// Returns weight * mean over all elements of (prediction - target)^2. Both must have the
+/// same shape.
 LossResult mean_squared_error(Device& device, const Tensor& prediction,
                               const Tensor& target, double weight = 1,
                               SourceLine at = SourceLine::here());
@@ -30,9 +31,9 @@ LossResult mean_squared_error(Device& device, const Tensor& prediction,
 LossResult cross_entropy_loss(Device& device, const Tensor& logits, const Tensor& targets,
                               double weight = 1, SourceLine at = SourceLine::here());
 
-/// Throw UsageError, which begins with the loss's name: the first if the batch is empty,
-/// the second unless targets have the logits' first dimensions, or one of the two is
-/// flat.
+/// Both throw a UsageError that begins with the loss's name. require_rows throws if the
+/// batch is empty. require_targets throws unless one of the two tensors is flat, or
+/// targets have the logits' first dimensions.
 void require_rows(const char* loss, const Tensor& prediction, SourceLine at);
 void require_targets(const char* loss, const Tensor& logits, const Tensor& targets,
                      SourceLine at);

@@ -10,8 +10,8 @@ namespace lockstep {
 
 namespace {
 
-// Children in which a forward keeps what its parts need. Each portion of the tokens has
-// two: one for the experts, and its own.
+// The children of Saved. Each portion of the tokens has two: one for its experts, and one
+// of its own.
 constexpr std::size_t kLogits = 0, kShared = 1, kPortions = 2;
 std::size_t of_experts(std::size_t portion) {
     return kPortions + 2 * portion;
@@ -139,7 +139,7 @@ Tensor MixtureOfExperts::of_shared(const Tensor& x, Saved& saved, bool trains) {
     return shared_->forward(x, saved.child(kShared));
 }
 
-// Copies tokens (N, h) for each expert that they go to, expert by expert: (M, h)
+// Copies each token (N, h) for each of its experts, expert by expert: (M, h)
 Tensor MixtureOfExperts::copies(const Tensor& tokens, const Portion& portion,
                                 SourceLine at) const {
     const Tensor& rows = portion.routing.rows;
@@ -237,7 +237,7 @@ void MixtureOfExperts::drop_and_count(Gating& gating, std::vector<Portion>& port
 }
 
 // If there is a capacity and choices come first, returns the counts of the first choices,
-// then those of the second choices, and so on. Else returns one count per expert.
+// then the counts of the second choices, and so on. Else returns one count per expert.
 ExpertExchange::Counts MixtureOfExperts::own_counts(const Gating& gating,
                                                     const std::vector<Portion>& portions,
                                                     SourceLine at) const {
@@ -299,8 +299,8 @@ Tensor MixtureOfExperts::run_backward(const Tensor& dy, Saved& saved, bool whole
     return all;
 }
 
-// Returns the gradient of the experts' results, w_j dy, and adds that of the weights, dy
-// times the results: y = sum_j w_j made_j
+// For y = sum_j w_j made_j: returns the gradient of the results made_j, which is w_j dy,
+// and adds the gradient of the weights w_j, which is dy made_j
 Tensor MixtureOfExperts::d_made(const Tensor& d_tokens, const Tensor& d_weights,
                                 const Portion& portion, Saved& saved) const {
     const SourceLine at = saved.line();

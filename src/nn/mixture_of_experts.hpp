@@ -15,45 +15,44 @@ namespace lockstep {
 struct ExpertSizes {
     std::int64_t count = 0;  ///< E; 0: the block has a plain MLP
     std::int64_t inner = 0;  ///< columns within an expert; 0: those of a plain MLP
-    /// Columns within the shared expert, an MLP that all tokens go through (Dai et al.
-    /// 2024, DeepSeekMoE, 2401.06066, section 3.2); 0: there is none.
+    /// Columns within the shared expert, an MLP for all tokens (Dai et al. 2024,
+    /// DeepSeekMoE, 2401.06066, section 3.2). 0: there is no shared expert.
     std::int64_t shared = 0;
     GateOptions gate{};
-    /// An expert takes at most capacity k N / E copies, rounded up, and drops all others.
-    /// N counts the tokens of the batch or, without one, this rank's own. A dropped copy
-    /// adds nothing. If all copies of a token are dropped, only the residual path carries
-    /// the token (Lepikhin et al. 2020, GShard, 2006.16668, section 2.2; Fedus et al.
-    /// 2021, Switch, 2101.03961, section 2.2). 0: none is dropped (Gale et al. 2022,
-    /// MegaBlocks, 2211.15841).
+    /// An expert accepts at most capacity k N / E copies, rounded up, and drops all
+    /// others. N is the number of tokens in the batch or, without a batch, of this rank's
+    /// tokens. A dropped copy adds nothing. If all copies of a token are dropped, only
+    /// the residual path carries the token (Lepikhin et al. 2020, GShard, 2006.16668,
+    /// section 2.2; Fedus et al. 2021, Switch, 2101.03961, section 2.2). 0: no copy is
+    /// dropped (Gale et al. 2022, MegaBlocks, 2211.15841).
     double capacity = 0;
-    /// Copies come in the order of tokens; or every token's first choice comes first,
-    /// then every second choice, and so on, as in GShard. The order decides which copies
-    /// are dropped.
+    /// The order in which an expert accepts copies: by token, or all first choices before
+    /// all second choices, and so on, as in GShard. The last copies are dropped.
     CopyOrder order = CopyOrder::choices_first;
-    /// Tokens go to experts in this many portions, one after another, so that one's
-    /// messages overlap with another's products. With 1, they overlap only with the
-    /// shared expert.
+    /// The number of portions in which tokens are sent to experts, one after another. One
+    /// portion's messages overlap with another portion's products. With one portion,
+    /// messages overlap only with the shared expert.
     int portions = 1;
     bool grouped = true;  ///< see Experts::Sizes
-    /// In a run of shapes only, each expert's part of all copies. If it is empty, all
+    /// In a run of shapes only, each expert's share of all copies. If it is empty, all
     /// experts get the same number.
     std::vector<double> load{};
 };
 
 /// A layer of experts instead of an MLP. A gate sends each token to k of E experts. y is
-/// the sum of the results of these experts, each times its weight (Shazeer et al. 2017,
-/// 1701.06538, section 2), and of the shared expert's result:
+/// the sum of these experts' results, each times its weight (Shazeer et al. 2017,
+/// 1701.06538, section 2), plus the shared expert's result:
 ///
 ///     y = shared(x) + sum_j w_j expert_{e_j}(x),   (e, w) = gate(x)
 ///
 /// x (…, h) gives y of the same shape. Parameters: gate.weight (E, h), those of Experts
 /// under "experts", those of the shared expert under "shared_experts". With a bias there
 /// is the buffer gate.e_score_correction_bias (E). If x is bf16, scores, weights and
-/// losses are computed in f32 (Differs: Fedus et al., section 2.4, compute the logits in
-/// f32, too; here their product is rounded to bf16). The program waits for the counts of
-/// copies, once for each portion of the tokens, and whenever the exchange needs counts.
+/// losses are computed in f32. (Differs: Fedus et al., section 2.4, compute the logits in
+/// f32, too; here the logits are rounded to bf16.) The program waits for the counts of
+/// copies once per portion of the tokens, and whenever the exchange needs counts.
 ///
-/// Losses of the gate are added to the micro-batch's (Saved::add_loss).
+/// The gate's losses are added to the micro-batch's losses (Saved::add_loss).
 class MixtureOfExperts : public Module {
   public:
     struct Sizes {
@@ -62,7 +61,7 @@ class MixtureOfExperts : public Module {
         bool gated = true;
         GeluForm gelu = GeluForm::exact;
     };
-    /// `exchange` says how ranks shard experts; null: they do not. `shared` may be null.
+    /// `exchange` says how ranks shard experts; null: not sharded. `shared` may be null.
     MixtureOfExperts(const ParameterInit& init, const Sizes& sizes,
                      std::shared_ptr<ExpertExchange> exchange,
                      std::unique_ptr<Module> shared);
@@ -75,13 +74,14 @@ class MixtureOfExperts : public Module {
     void each_part(FunctionRef<void(Module&)> visit) override;
 
     Gate& gate() { return gate_; }
-    /// Returns each expert's number of copies of this rank's tokens since the last call,
-    /// including dropped ones. A forward that runs again does not count again.
+    /// Returns how many copies of this rank's tokens each expert had since the last call,
+    /// including dropped copies. A forward that runs again does not count again.
     std::vector<std::int64_t> take_load();
-    /// Sets which numbers the gate's noise has from now on. Each token and expert have a
-    /// number of the stream, as in Dropout::set_part; tokens are counted over all ranks
-    /// that share this micro-batch. Each forward in training starts `apart` numbers after
-    /// the previous one. Without this call, all forwards have the same numbers.
+    /// Sets which random numbers the gate's noise has from now on. Each pair of a token
+    /// and an expert has a number of the stream, as in Dropout::set_part; tokens are
+    /// counted over all ranks that share this micro-batch. Each forward in training
+    /// starts `apart` numbers after the previous one. Without this call, all forwards
+    /// have the same numbers.
     void set_noise(const RandomPart& part, std::int64_t apart = 0) {
         noise_ = part;
         noise_apart_ = apart;

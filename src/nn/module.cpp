@@ -81,7 +81,7 @@ Saved::Root& Saved::root() {
 
 namespace {
 
-/// A strategy may have released what a module is about to read or add to.
+/// Throws if a strategy has released a tensor that the module is about to read or add to.
 void require_present(const Parameter& parameter, Use use, SourceLine at) {
     constexpr const char* kNames[] = {"forward", "backward", "backward_input",
                                       "backward_weight"};
@@ -99,8 +99,8 @@ struct ParameterUse {
     Use use;
 };
 
-/// Runs `work` between begin_use and end_use of the parameters. If it throws, the hooks
-/// of end_use do not run: they may communicate, and the run is over.
+/// Runs `work` between begin_use and end_use of the parameters. If `work` throws,
+/// end_use's hooks do not run: they may communicate, and the run is over.
 template <typename Work>
 auto between(const std::vector<ParameterUse>& uses, SourceLine at, Work&& work) {
     for (const auto& [parameter, use] : uses) {

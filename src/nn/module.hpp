@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// What a module's forward keeps for its backward, for one micro-batch; a pipeline has
-/// several in flight. A module that consists of others gives each of them a child.
+/// The values that a module's forward keeps for its backward, for one micro-batch (a
+/// pipeline has several in flight). Each part of the module has its own child.
 class Saved {
   public:
     /// `name` must be a literal. Throws UsageError if the name is taken: a second forward
@@ -34,9 +34,9 @@ class Saved {
         if (kept == nullptr) refuse(name);
         return *kept;
     }
-    /// Keeps a state that forward depends on beside x and the parameters, such as the
-    /// place in a stream of random numbers, and returns it. If the same forward runs
-    /// again, returns the state of the first run, whatever has happened since.
+    /// Keeps and returns a state that forward depends on beside x and the parameters,
+    /// such as the place in a stream of random numbers. If the same forward runs again,
+    /// returns the state of the first run, whatever has happened since.
     template <typename Value>
     Value keep_state(const char* name, Value now) {
         if (Kept* kept = find_kept(name); kept != nullptr && kept->is_of_first) {
@@ -49,35 +49,35 @@ class Saved {
     }
     /// Drops the value of that name, if there is one.
     void drop(const char* name);
-    /// Drops everything, including the children's values; ready for another forward.
+    /// Drops everything, including the children's values; another forward can then run.
     void clear();
-    /// Drops everything but states, in children, too; ready for the same forward again.
+    /// Drops everything except states, also in children; the same forward can run again.
     void clear_to_repeat();
     /// Calls `visit` with each tensor that was kept, including the children's. `visit`
-    /// may replace it with another tensor of its shape. Tensors inside other values are
-    /// not visited.
+    /// may replace the tensor with another tensor of the same shape. Tensors inside other
+    /// values are not visited.
     void each_tensor(FunctionRef<void(Tensor&)> visit);
-    /// Returns part `index`, which is made at its first use. Its address stays valid.
+    /// Returns child `index`, which is made at its first use and keeps its address.
     Saved& child(std::size_t index);
 
-    /// A layer may add its own term to the loss, (1), and then adds its gradient in
-    /// backward. The term is a mean over the micro-batch, times the micro-batch's weight
-    /// in the step. The caller of forward sets the weight and takes the terms.
+    /// A layer may add its own term, (1), to the loss. It then adds the term's gradient
+    /// in backward. The term is a mean over the micro-batch, times the micro-batch's
+    /// weight in the step. The caller of forward sets the weight and takes the terms.
     double loss_weight() { return root().weight; }
     void set_loss_weight(double weight) { root().weight = weight; }
     void add_loss(Tensor loss) { root().losses.push_back(std::move(loss)); }
     std::vector<Tensor> take_losses() { return std::exchange(root().losses, {}); }
 
-    /// Returns the line of the call that began with this Saved, or with the Saved that it
-    /// is a part of.
+    /// Returns the source line of the call that began with this Saved or, if this is a
+    /// child, with the outermost Saved.
     SourceLine line() { return root().at; }
-    /// Does nothing for a part of another Saved.
+    /// Does nothing for a child of another Saved.
     void set_line(SourceLine at) {
         if (root_ == nullptr || own_root_) root().at = at;
     }
 
   private:
-    /// What all parts of one Saved share.
+    /// The data that a Saved shares with all its children.
     struct Root {
         double weight = 1;
         std::vector<Tensor> losses;
@@ -97,7 +97,7 @@ class Saved {
 
     std::vector<Kept> values_;
     std::vector<std::unique_ptr<Saved>> children_;
-    std::unique_ptr<Root> own_root_;  ///< none in a part of another
+    std::unique_ptr<Root> own_root_;  ///< none in a child
     Root* root_ = nullptr;
 };
 
@@ -113,8 +113,8 @@ struct Buffer {
 /// Backward has two halves, because zero-bubble pipelines run them at different times:
 ///     backward_input   dx from dy; keeps in `saved` what the other half needs
 ///     backward_weight  adds to the parameters' gradients, and clears `saved`
-/// backward() does both and frees `saved` as it runs. Gradients add up until
-/// zero_gradients(): accumulation is the default. dx is none (a default Tensor) if the
+/// backward() runs both halves, and frees `saved` as it runs. Gradients add up until
+/// zero_gradients(): accumulation is the default. dx is empty (a default Tensor) if the
 /// module gives no gradient of its input.
 ///
 /// A layer overrides the private do_… functions. It keeps in `saved` exactly what
@@ -127,27 +127,27 @@ class Module {
     Module(const Module&) = delete;
     Module& operator=(const Module&) = delete;
 
-    /// Each throws UsageError, at the line of the outermost call, if it needs a
-    /// parameter's value or gradient that is absent.
+    /// Each throws UsageError, at the line of the outermost call, if a needed value or
+    /// gradient of a parameter is absent.
     Tensor forward(const Tensor& x, Saved& saved, SourceLine at = SourceLine::here());
     Tensor backward_input(const Tensor& dy, Saved& saved,
                           SourceLine at = SourceLine::here());
     void backward_weight(Saved& saved, SourceLine at = SourceLine::here());
     Tensor backward(const Tensor& dy, Saved& saved, SourceLine at = SourceLine::here());
 
-    /// Runs only forward: keeps nothing for a backward.
+    /// Runs only forward, and keeps nothing for backward.
     Tensor infer(const Tensor& x, SourceLine at = SourceLine::here());
 
-    /// Returns each parameter once, in a fixed order, that of PyTorch's state_dict.
+    /// Returns each parameter once, in the order of PyTorch's state_dict.
     virtual std::vector<Parameter*> parameters() { return own_parameters(); }
 
     virtual std::vector<Buffer> buffers() { return {}; }
 
-    /// Calls `visit` with each module that this one directly consists of, in order.
+    /// Calls `visit` with each direct part of this module, in order.
     virtual void each_part(FunctionRef<void(Module&)> /*visit*/) {}
 
-    /// A first layer need not compute the gradient of its input: backward then returns
-    /// none, and reads no parameter. Set this before forward, which may then save less.
+    /// If `needed` is false, as for a first layer, backward returns no gradient of the
+    /// input, and reads no parameter. Call this before forward, which may then save less.
     virtual void set_input_gradient(bool needed) { input_gradient_ = needed; }
 
   protected:
@@ -158,15 +158,15 @@ class Module {
     virtual Tensor do_backward_input(const Tensor& dy, Saved& saved) = 0;
     /// A module without parameters does nothing here.
     virtual void do_backward_weight(Saved& /*saved*/) {}
-    /// Runs both halves. A module of parts runs them part by part, to free memory early.
+    /// Runs both halves. A module of parts runs both part by part, to free memory early.
     virtual Tensor do_backward(const Tensor& dy, Saved& saved);
-    /// Runs forward and releases at once what it kept. A module of parts does so part by
-    /// part.
+    /// Runs forward and immediately releases what it kept. A module of parts does so part
+    /// by part.
     virtual Tensor do_infer(const Tensor& x, SourceLine at);
-    /// Parameters that this module itself reads, without its parts'.
+    /// Parameters that this module itself reads, without those of its parts.
     virtual std::vector<Parameter*> own_parameters() { return {}; }
-    /// Returns whether the gradient of the input needs the parameter's value; it needs no
-    /// bias, for example. A strategy need not bring back a value that is not read.
+    /// Returns whether the gradient of the input needs the parameter's value. (It does
+    /// not need a bias.) A strategy need not bring back a value that is not read.
     virtual bool reads_in_backward(const Parameter& /*own*/) const { return true; }
 
     template <typename Work>

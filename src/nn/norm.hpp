@@ -5,7 +5,7 @@
 namespace lockstep {
 
 /// y = (x - mean) rstd * weight + bias over the last dimension, with
-/// rstd = 1 / sqrt(variance + epsilon). The row's variance divides by n, not by n - 1
+/// rstd = 1 / sqrt(variance + epsilon). The variance of a row divides by n, not by n - 1
 /// (Ba, Kiros and Hinton 2016, 1607.06450, section 3).
 ///
 /// x (…, width) gives y of the same shape; weight and bias are (width) and start as ones
@@ -34,8 +34,8 @@ class LayerNorm : public Module {
 };
 
 /// y = x rstd * weight over the last dimension, with
-/// rstd = 1 / sqrt(mean(x^2) + epsilon): layer norm without its mean and its bias (Zhang
-/// and Sennrich 2019, 1910.07467). Differs: has an epsilon, as PyTorch's nn.RMSNorm does.
+/// rstd = 1 / sqrt(mean(x^2) + epsilon): layer norm without mean and bias (Zhang and
+/// Sennrich 2019, 1910.07467). Differs: adds epsilon, as PyTorch's nn.RMSNorm does.
 ///
 /// x (…, width) gives y of the same shape; weight is (width) and starts as ones. Saves x
 /// and each row's rstd; between the two halves of backward also dy.

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// A module of the model, whose activations are sent out and fetched.
+/// A module of the model. Its activations are sent to the host and fetched.
 class OffloadedActivations::Layer : public Wrapper {
   public:
     Layer(OffloadedActivations& offloaded, std::size_t place,

@@ -9,48 +9,48 @@
 namespace lockstep {
 
 struct OffloadOptions {
-    /// Activations are fetched this many modules before the one whose backward runs. In
-    /// forward, the activations of this many modules may still be on their way to the
-    /// host.
+    /// While one module's backward runs, the activations of the `prefetch` modules before
+    /// it are fetched. In forward, the activations of at most `prefetch` modules may
+    /// still be on their way to the host.
     int prefetch = 1;
-    /// Smaller tensors stay on the device: each copy has its latency.
+    /// Smaller tensors stay on the device, because each copy has a latency.
     std::int64_t least_bytes = 1024;
-    /// The activations of the last 1 + prefetch modules stay, since backward begins with
-    /// them. A pipeline has several micro-batches in flight; set this to false to send
-    /// these out, too. Then the next forward or backward waits for their copies, and a
-    /// backward begins with a wait for their return.
+    /// Keeps the activations of the last 1 + prefetch modules on the device, because
+    /// backward begins with these modules. If a pipeline has several micro-batches in
+    /// flight, set false to send these activations, too. The next forward or backward
+    /// then waits for the copies, and backward begins with a wait for their return.
     bool last_stay = true;
 };
 
-/// Keeps on the host what modules save for backward. A module's activations are sent
-/// there while the next modules' forward computes. They are fetched while the later
-/// modules' backward computes, and are back before the module's own backward (Rhu et al.
-/// 2016, vDNN, 1602.08124, section 3). Results have the same bits.
+/// Keeps on the host the activations that modules save for backward. A module's
+/// activations are sent while the next modules' forward computes. They are fetched while
+/// the later modules' backward computes, and are back before the module's own backward
+/// (Rhu et al. 2016, vDNN, 1602.08124, section 3). Results have the same bits.
 ///
 ///     OffloadedActivations offloaded(device, *gpt, first_block, first_block + L);
 ///
-/// With A bytes for each of L modules, the device holds those of 1 + prefetch modules,
-/// (1 + prefetch) A instead of L A. The others, (L - 1 - prefetch) A, cross the link to
-/// the host and back, once a micro-batch. That costs no time if a module's forward takes
-/// longer than A over the link; else each module takes as long as the link does.
+/// If each of L modules saves A bytes, the device holds (1 + prefetch) A bytes instead of
+/// L A. The other (L - 1 - prefetch) A bytes cross the link to the host and back, once a
+/// micro-batch. This costs no time if the link needs less time for A bytes than a
+/// module's forward; else each module takes the link's time.
 ///
 /// SavedOnHost says which tensors are sent. A tensor that neighbouring modules saved is
 /// copied once if their copies run together (prefetch is not 0). An input that the caller
-/// also holds is copied, but its memory stays. Between the halves of a backward, what
-/// backward_weight needs stays on the device.
+/// also holds is copied, but its memory on the device is not released. Between the halves
+/// of a backward, tensors that backward_weight needs stay on the device.
 ///
-/// A module may be recomputed (Recompute): then only its input is sent (Rajbhandari
-/// et al. 2021, ZeRO-Infinity, 2104.07857). A block of a GPT saves at least 16 times as
-/// much as its input. With h = 4096 and 8,192 tokens, on the preset h100, sending all of
-/// it makes a step 3 to 5 times as long; sending only the input costs nothing.
+/// If a module is recomputed (Recompute), only its input is sent (Rajbhandari et al.
+/// 2021, ZeRO-Infinity, 2104.07857). A block of a GPT saves at least 16 times the bytes
+/// of its input. With h = 4096 and 8,192 tokens, on the preset h100, sending all of them
+/// makes a step 3 to 5 times as long; sending only the input costs nothing.
 ///
-/// Differs: vDNN copies a layer's input while that layer computes, and waits at its end.
-/// Here all that a module saved is sent after its forward.
+/// Differs: vDNN copies a layer's input while that layer computes, and waits at the
+/// layer's end. Here all tensors that a module saved are sent after its forward.
 class OffloadedActivations {
   public:
-    /// Puts layers in the places of the modules [first, last). The model must not be used
-    /// after this object is destroyed. The device needs a host. Throws UsageError if
-    /// there are no such modules, or if an option is negative.
+    /// Wraps the modules [first, last). The model must not be used after this object is
+    /// destroyed. The device needs a host. Throws UsageError if there are no such
+    /// modules, or if an option is negative.
     OffloadedActivations(Device& device, Sequential& model, std::size_t first,
                          std::size_t last, const OffloadOptions& options = {});
     OffloadedActivations(const OffloadedActivations&) = delete;

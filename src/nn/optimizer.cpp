@@ -171,7 +171,7 @@ void MasterWeights::do_step(std::size_t index, std::int64_t /*step*/, SourceLine
     if (std::exchange(times_set_[index], parameter.times_set) != parameter.times_set)
         parameter.value.device()->cast(master->value, parameter.value, at);
     master->gradient = parameter.gradient;
-    // The parameter has new placements: declares them for the master, too.
+    // If the parameter has new placements, declares them for the master, too.
     if (master->placements.size() != parameter.placements.size()) {
         master->placements = parameter.placements;
         declare_again(*master);
@@ -181,7 +181,7 @@ void MasterWeights::do_step(std::size_t index, std::int64_t /*step*/, SourceLine
     master->gradient = Tensor();  // so that a strategy can free the gradient
 }
 
-/// The checkpoint has loaded the masters, too; they need not be made again.
+/// The checkpoint has loaded the masters, too. So they need not be made again.
 void MasterWeights::steps_were_set() {
     optimizer_->set_steps(steps());
     for (std::size_t i = 0; i < times_set_.size(); ++i)

@@ -15,7 +15,7 @@ namespace lockstep {
 
 /// Updates parameters by their gradients.
 ///
-/// State is made, as zeros, with the optimizer, so that memory does not grow at the first
+/// The constructor makes the state as zeros, so that memory does not grow at the first
 /// step; the ledger counts it as optimizer. The parameters must outlive the optimizer.
 class Optimizer {
   public:
@@ -25,19 +25,19 @@ class Optimizer {
 
     /// Updates every parameter once from its gradient; the gradient does not change.
     void step(SourceLine at = SourceLine::here());
-    /// Updates only that parameter, for callers that have its gradient before the others.
-    /// Each parameter counts its own steps. Throws UsageError if the parameter belongs to
-    /// another optimizer.
+    /// Updates only that parameter, for callers that have its gradient before the other
+    /// gradients. Each parameter counts its own steps. Throws UsageError if the parameter
+    /// belongs to another optimizer.
     void step(const Parameter& parameter, SourceLine at = SourceLine::here());
 
     const std::vector<Parameter*>& parameters() const { return parameters_; }
-    /// Throws UsageError, which begins with `who`, unless its parameters are exactly
-    /// these, in any order.
+    /// Throws a UsageError that begins with `who` unless the optimizer's parameters are
+    /// exactly these, in any order.
     void require_of(const char* who, const std::vector<Parameter*>& parameters) const;
     /// A tensor of the state, in the parameter's shape. If the parameter is a part of a
     /// whole, so is the state.
     struct State {
-        std::string name;  ///< "exp_avg/hidden.weight"; the words are PyTorch's
+        std::string name;  ///< such as "exp_avg/hidden.weight", with PyTorch's words
         Tensor tensor;
         const Parameter* parameter;
     };
@@ -46,7 +46,7 @@ class Optimizer {
     /// Returns how many updates each of parameters() has had.
     const std::vector<std::int64_t>& steps() const { return steps_; }
     /// Sets how many updates each parameter has had, as read from a checkpoint. Throws
-    /// UsageError unless there is one number for each, and none is negative.
+    /// UsageError unless there is one number per parameter, and no number is negative.
     void set_steps(std::vector<std::int64_t> steps);
 
   protected:
@@ -69,31 +69,31 @@ class Optimizer {
     std::vector<std::int64_t> steps_;
 };
 
-/// Keeps f32 copies of bf16 parameters, their masters. Another optimizer updates the
-/// masters by the bf16 gradients, and the masters are rounded into the parameters. So
-/// updates that are too small for bf16 are not lost (Micikevicius et al. 2018,
-/// 1710.03740, section 3.1).
+/// Keeps f32 copies (masters) of bf16 parameters. Another optimizer updates the masters
+/// by the bf16 gradients, and the masters are rounded into the parameters. So updates
+/// that are too small for bf16 are not lost (Micikevicius et al. 2018, 1710.03740,
+/// section 3.1).
 ///
 ///     MasterWeights optimizer(model.parameters(), [](std::vector<Parameter*> masters) {
 ///         return std::make_unique<AdamW>(std::move(masters));
 ///     });
 ///
-/// With AdamW this takes 16 bytes per parameter: 2 for its value, 2 for its gradient, 4
-/// for its master, 8 for the two moments. State: "master/NAME", and the other
-/// optimizer's. A parameter that is not bf16 has no master: the other optimizer updates
-/// it directly.
+/// With AdamW this needs 16 bytes per parameter: 2 for its value, 2 for its gradient, 4
+/// for its master, 8 for the two moments. The state is "master/NAME" and the other
+/// optimizer's state. A parameter that is not bf16 has no master: the other optimizer
+/// updates the parameter directly.
 ///
 /// Losses need no scaling: bf16 has f32's exponents, and its smallest number is 2^-133.
-/// In f16, whose smallest is 2^-24, small gradients become 0 unless the loss is
+/// The smallest number of f16 is 2^-24, so small gradients become 0 unless the loss is
 /// multiplied before backward and the gradients are divided after it (section 3.2).
 class MasterWeights : public Optimizer {
   public:
     using Make = std::function<std::unique_ptr<Optimizer>(std::vector<Parameter*>)>;
 
     /// Masters start from the parameters' values at construction. Values and gradients
-    /// may move later: each step takes them from the parameter. A master is a replica if
-    /// its parameter was declared as one. If a checkpoint loads values but not the
-    /// optimizer, masters are made again.
+    /// may move later, because each step reads them from the parameter. If a parameter
+    /// was declared as a replica, its master is a replica, too. If a checkpoint loads
+    /// values but not the optimizer, masters are made again.
     MasterWeights(std::vector<Parameter*> parameters, const Make& make);
 
     /// The optimizer that updates masters; its options may be changed.
@@ -103,7 +103,7 @@ class MasterWeights : public Optimizer {
     void do_step(std::size_t index, std::int64_t step, SourceLine at) override;
     void steps_were_set() override;
 
-    std::vector<std::unique_ptr<Parameter>> masters_;  ///< null if it is not bf16
+    std::vector<std::unique_ptr<Parameter>> masters_;  ///< null if not bf16
     std::vector<int> times_set_;  ///< of each parameter, when its master was made
     std::unique_ptr<Optimizer> optimizer_;
 };
@@ -133,19 +133,19 @@ struct ParameterGroup {
 ///
 ///     g = gradient + weight_decay * p;  v = momentum * v + g;  p = p - learning_rate * v
 ///
-/// (Sutskever, Martens, Dahl and Hinton 2013, ICML 28, section 2. Differs: their velocity
-/// includes the learning rate. The results are the same while the rate is constant.)
-/// State, only with momentum: one tensor "momentum_buffer" per parameter.
+/// (Sutskever, Martens, Dahl and Hinton 2013, ICML 28, section 2. Differs: the paper's
+/// velocity includes the learning rate. The results are the same while the rate is
+/// constant.) With momentum, the state is one tensor "momentum_buffer" per parameter.
 class Sgd : public Optimizer {
   public:
     using Groups = std::vector<ParameterGroup<SgdOptions>>;
 
     explicit Sgd(std::vector<Parameter*> parameters, SgdOptions chosen = {});
-    /// Takes exactly this type, so that {&a, &b} are parameters, not a range of groups.
+    /// Accepts exactly this type: {&a, &b} then means parameters, not a range of groups.
     explicit Sgd(std::same_as<Groups> auto chosen) : Sgd(OfGroups{}, std::move(chosen)) {}
 
-    /// Options may be changed between steps; momentum only if a group had momentum at the
-    /// start.
+    /// Options may be changed between steps. Momentum may be changed only if a group had
+    /// momentum at the start.
     Groups groups;
 
   private:
@@ -185,9 +185,9 @@ class AdamW : public Optimizer {
     std::vector<Tensor> second_moments_;
 };
 
-/// Returns two groups: matrices and parts of matrices, with those options, and all others
-/// (biases, norms), without decay. GPTs are trained in this way since GPT-2. Empty groups
-/// are left out.
+/// Returns two groups: matrices and parts of matrices, with those options, and all other
+/// parameters (biases, norms), without decay. GPTs are trained in this way since GPT-2.
+/// Empty groups are left out.
 AdamW::Groups decay_matrices_only(const std::vector<Parameter*>& parameters,
                                   AdamWOptions options);
 

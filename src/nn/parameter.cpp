@@ -52,7 +52,7 @@ Parameter::Parameter(std::string name, Tensor values, Tensor gradients, Part par
     require(value.shape() == part_.shape, "{}: a value of shape {}, but its part is {}",
             name_, value.shape(), part_.shape);
     for (const Tensor* tensor : {&value, &gradient}) {
-        // Keeps labels within this range: they name what the parameter consists of.
+        // Keeps labels of smaller ranges: they name parts of the parameter.
         const Storage::Label* range = tensor->labelled();
         if (range == nullptr || (range->name != name_ && range->bytes > tensor->bytes()))
             name_tensor(*tensor);

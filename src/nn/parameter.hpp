@@ -31,17 +31,17 @@ struct ParameterInit {
     ParameterInit child(const std::string& part) const;
 };
 
-/// How a parameter is placed along one axis of a mesh, that is, over the ranks of a line.
+/// How a parameter is placed over the ranks of a line, along one axis of a mesh.
 struct Placement {
     enum class Kind : std::uint8_t {
         sharded,  ///< each rank holds its own part, Parameter::part()
         /// Each rank holds its own part, and the part's gradient is the sum of all ranks'
-        /// terms. The strategy that reduces and scatters the terms says when it is
+        /// terms. The strategy that reduces and scatters the terms says when the sum is
         /// complete.
         sharded_sum,
-        replicated,  ///< all hold the same, and each computes the whole gradient
-        /// All hold the same, and each computes its terms of the gradient. The gradient
-        /// is the sum of all terms.
+        replicated,  ///< all ranks hold the same, each computes the whole gradient
+        /// All ranks hold the same, and each rank computes its own terms of the gradient.
+        /// The gradient is the sum of all terms.
         partial
     };
     Communicator* line = nullptr;
@@ -49,11 +49,11 @@ struct Placement {
     SourceLine at{};  ///< where this was declared
 
     bool is_sharded() const { return kind == Kind::sharded || kind == Kind::sharded_sum; }
-    /// Returns whether a rank's gradient has only its own terms, until they are summed.
+    /// Returns whether a rank's gradient has only the rank's own terms before the sum.
     bool has_terms() const { return kind == Kind::partial || kind == Kind::sharded_sum; }
 };
 
-/// What a module uses a parameter for. `backward` is both of its halves at once.
+/// What a module uses a parameter for. `backward` means both of its halves.
 enum class Use : std::uint8_t { forward, backward, backward_input, backward_weight };
 
 /// Returns whether the use reads the value.
@@ -67,10 +67,10 @@ constexpr bool adds_gradient(Use use) {
 
 /// A tensor that is trained, and its gradient.
 ///
-/// Strategies hook in here. `on_use` and `on_release` surround each use by a module, so
+/// Strategies add hooks here. `on_use` and `on_release` surround each use by a module, so
 /// that a sharded parameter can be gathered in time. `on_pass` announces the last
-/// contribution of a backward pass, and `on_gradient` the last one of a step, so that a
-/// reduction can start while backward runs.
+/// contribution of a backward pass, and `on_gradient` the last contribution of a step, so
+/// that a reduction can start while backward runs.
 class Parameter {
   public:
     using Hook = std::function<void(Parameter&)>;
@@ -82,7 +82,7 @@ class Parameter {
     Parameter(const ParameterInit& init, const std::string& name, Shape shape);
     /// A shard of a whole parameter.
     Parameter(const ParameterInit& init, const std::string& name, Part part);
-    /// Uses tensors that exist: a view into a flat buffer, or that part of a whole.
+    /// Uses existing tensors: views of a flat buffer, or `part` of a whole tensor.
     Parameter(std::string name, Tensor values, Tensor gradients);
     Parameter(std::string name, Tensor values, Tensor gradients, Part part);
     Parameter(const Parameter&) = delete;
@@ -92,17 +92,17 @@ class Parameter {
     /// The shape of value and gradient, even while they are absent.
     const Shape& shape() const { return part_.shape; }
     DType dtype() const { return dtype_; }
-    /// The whole, unless it was made as a shard.
+    /// The whole tensor, unless the parameter was made as a shard.
     const Part& part() const { return part_; }
-    /// Labels a tensor that a strategy made as value or gradient with the parameter's
-    /// name.
+    /// Labels a tensor with the parameter's name, after a strategy made the tensor as
+    /// value or gradient.
     void name_tensor(const Tensor& tensor) const;
 
     Tensor value;
     Tensor gradient;
 
-    /// Sets how the value is initialized, and fills it if it exists. fill_initial() fills
-    /// it again, if it was made later.
+    /// Sets how the value is initialized, and fills the value if it exists. If the value
+    /// is made later, fill_initial() fills it.
     using Fill = std::function<void(const Parameter&)>;
     void set_initial(Fill fill);
     void fill_initial() const;
@@ -111,38 +111,38 @@ class Parameter {
     /// The placement along each axis of the model's mesh; see src/parallel/placement.hpp.
     /// An axis that is not listed does not concern this parameter.
     std::vector<Placement> placements;
-    /// The gradient was summed along every axis where it is partial. The code that sums
-    /// it sets this; the next contribution clears it.
+    /// True if the gradient was summed along every axis along which it is partial. The
+    /// code that sums the gradient sets this; the next contribution clears it.
     bool complete = false;
 
     /// How often the value was set by something other than training, such as a loaded
     /// checkpoint. Copies of the value, such as a master, must then be made again.
     int times_set = 0;
 
-    /// Uses of the parameter in one backward pass; 2 if two layers are tied. A tied layer
-    /// counts itself.
+    /// The number of uses of the parameter in one backward pass: 2 if two layers are
+    /// tied. A tied layer counts itself.
     int uses = 1;
 
-    /// A module is about to read the value or add to the gradient, or has done so. Module
-    /// calls these around forward and backward.
+    /// Module calls these around forward and backward: before it reads the value or adds
+    /// to the gradient, and after.
     void begin_use(Use use);
     void end_use(Use use);
-    /// A module has added a contribution to the gradient. Announces the last one of a
-    /// backward pass, and the last one of a step.
+    /// A module calls this after each contribution to the gradient. Announces the last
+    /// contribution of a backward pass, and the last contribution of a step.
     void accumulated();
-    /// A strategy has summed the gradient. Marks it as complete, and announces it as the
-    /// last contribution of a step. For shards, to which no module adds.
+    /// A strategy calls this after it summed the gradient of a shard (no module adds to
+    /// it). Marks the gradient as complete, and announces a step's last contribution.
     void set_complete();
     /// Begins a step of `passes` backward passes: fills the gradient, if there is one,
     /// with zeros, and counts contributions from 0.
     void zero_gradient(int passes = 1);
 
-    /// Each calls the hook from now on, and returns an id by which it can be removed.
+    /// Each adds a hook, and returns the hook's id for remove_hook().
     HookId on_use(UseHook hook);
     HookId on_release(UseHook hook);
     HookId on_pass(Hook hook);
     HookId on_gradient(Hook hook);
-    /// Removes a hook; not from within a hook of this parameter.
+    /// Removes a hook. Must not be called from a hook of this parameter.
     void remove_hook(HookId id);
 
   private:
@@ -162,8 +162,8 @@ class Parameter {
     HookId next_hook_ = 0;
 };
 
-/// Tells the checker that a value that was made or moved later is the declared replica.
-/// Only the checker needs this.
+/// Tells the checker that a value is the declared replica, after the value was made or
+/// moved. Only the checker needs this.
 void declare_again(const Parameter& parameter);
 
 }  // namespace lockstep

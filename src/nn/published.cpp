@@ -15,8 +15,8 @@ namespace {
 
 using Tensors = std::map<std::string, HostTensor>;
 
-/// The published tensors that make up one parameter: the rows of the first lie above
-/// those of the next.
+/// The published tensors that make up one parameter. Their rows are joined in this order,
+/// one tensor below another.
 struct Source {
     std::vector<std::string> names;
     bool transposed = false;
@@ -71,7 +71,7 @@ HostTensor transposed(const HostTensor& matrix) {
     return turned;
 }
 
-/// Joins a parameter's published tensors into the whole, in its dtype.
+/// Joins a parameter's published tensors into one whole tensor of the parameter's dtype.
 HostTensor whole_of(const Parameter& parameter, const Source& source,
                     const Tensors& tensors) {
     const Shape& shape = parameter.part().whole;

@@ -4,7 +4,7 @@ namespace lockstep {
 
 namespace {
 
-/// What all these models have: RMS norms, SwiGLU, rotary positions, no biases.
+/// All these models have RMS norms, SwiGLU and rotary positions, but no biases.
 BlockSizes block_of(std::int64_t hidden, std::int64_t heads, std::int64_t inner) {
     BlockSizes block;
     block.hidden = hidden;

@@ -24,7 +24,7 @@ GptSizes qwen2_5_72b(std::int64_t context);
 GptSizes mixtral_8x7b(std::int64_t context);
 
 /// DeepSeek-V3: 671.0 billion parameters; one token uses 37.6 billion of them, or 36.6
-/// without the table of tokens; published as 37 (DeepSeek-AI 2024, 2412.19437,
+/// without the table of tokens. The paper says 37 (DeepSeek-AI 2024, 2412.19437,
 /// section 4.2). The module that predicts a second token is left out.
 GptSizes deepseek_v3(std::int64_t context);
 

@@ -6,9 +6,9 @@
 
 namespace lockstep {
 
-/// A module that keeps only its input for backward, and then runs its forward again.
-/// Everything else that it would have saved exists for that moment only (Chen et al.
-/// 2016, 1604.06174, section 4). The same bits, one more forward.
+/// A module that keeps only its input for backward. Backward first runs forward again;
+/// the other saved tensors exist only during this backward (Chen et al. 2016, 1604.06174,
+/// section 4). Results have the same bits; the cost is one more forward.
 ///
 /// The second forward sees the same state as the first, such as dropout's random numbers
 /// (Saved::keep_state). Batch norm, however, counts a batch twice in its running
@@ -26,8 +26,8 @@ class Recompute : public Wrapper {
 
 /// Full recomputation: each of the modules [first, last) keeps only its input.
 void recompute_modules(Sequential& model, std::size_t first, std::size_t last);
-/// Full recomputation of each block of a GPT. A block then keeps s b h numbers, and a
-/// step costs one more forward of the blocks: 4/3 of its flops.
+/// Full recomputation of each block of a GPT. A block then keeps s b h numbers. A step
+/// needs one more forward of the blocks, and so 4/3 of the blocks' flops.
 void recompute_blocks(Sequential& gpt, const GptSizes& sizes);
 
 /// Selective recomputation (Korthikanti et al. 2022, 2205.05198, section 5): only the
@@ -35,15 +35,16 @@ void recompute_blocks(Sequential& gpt, const GptSizes& sizes);
 /// and computes the least. A block no longer keeps the softmax's b a s^2 numbers, and
 /// costs 4 b s^2 h more flops.
 ///
-/// This wraps the kit's core, so set another core before, as context_parallel() does; its
-/// messages are then sent again, too. Attention with the online softmax (FlashAttention,
-/// RingAttention, GatherAttention, UlyssesAttention) keeps no s^2 numbers and always
-/// recomputes them. Around such a core, this costs a forward and saves next to nothing.
+/// This wraps the kit's core, so set another core before, as context_parallel() does; the
+/// core's messages are then sent again, too. Attention with the online softmax
+/// (FlashAttention, RingAttention, GatherAttention, UlyssesAttention) keeps no s^2
+/// numbers and always recomputes them. Around such a core, this costs a forward and saves
+/// almost nothing.
 ///
 ///     GptKit kit = selective_recompute(tensor_parallel({}, tp));
 ///
-/// Throws UsageError if the kit's tokens are sharded over several ranks, but it has no
-/// core that sees the other ranks' tokens.
+/// Throws UsageError if the kit's tokens are sharded over several ranks, but the kit has
+/// no core that sees the other ranks' tokens.
 GptKit selective_recompute(GptKit kit);
 
 }  // namespace lockstep

@@ -75,7 +75,7 @@ Counts counts_by_choice(Device& device, const Tensor& ids, std::int64_t experts,
                                               static_cast<std::int64_t>(chosen.at(i)))];
         return counts;
     }
-    // Splits each expert's count over the choices, so that these sum to it.
+    // Splits each expert's count over the choices; these parts add up to the count.
     const Counts all = dealt_by_load(ids.elements(), experts, load);
     for (std::int64_t j = 0; j < k; ++j)
         for (std::int64_t e = 0; e < experts; ++e) {

@@ -6,7 +6,7 @@ namespace lockstep {
 
 SavedOnHost::SavedOnHost(Device& device, std::int64_t least_bytes)
     : device_(device), least_bytes_(least_bytes) {
-    device.host();  // throws if there is none
+    device.host();  // throws if there is no host
 }
 
 // lesson: saved-on-host
@@ -70,8 +70,8 @@ bool SavedOnHost::goes(const Tensor& tensor) const {
            tensor.bytes() >= least_bytes_;
 }
 
-/// Waits for the copies that were started first; copies end in order. Releases both
-/// sides.
+/// Waits for the oldest copies in the queue; copies end in order. Releases the tensors on
+/// both sides.
 void SavedOnHost::wait_for_first(Queue& queue) {
     if (!queue.front().list.empty()) queue.front().list.back().work.wait();
     queue.pop_front();

@@ -10,29 +10,29 @@
 
 namespace lockstep {
 
-/// Sends what forwards have saved to the host, and fetches it for their backwards. The
-/// copies run while the device computes, in the order in which they are asked for.
+/// Sends tensors that forwards have saved to the host, and fetches them for backward. The
+/// copies run while the device computes, in the order of the calls.
 ///
 /// Only memory of the category `activations` is sent: no values of parameters, and no
 /// indices, which are small and belong to the caller. A tensor that was saved under
-/// several names or shapes is copied once. So is a tensor that two forwards have saved,
-/// if their copies run at the same time.
+/// several names or shapes is copied once. A tensor that two forwards have saved is also
+/// copied once, if their copies run at the same time.
 class SavedOnHost {
   public:
-    /// Tensors below `least_bytes` stay on the device: each copy has its latency. Throws
-    /// UsageError if the device has no host.
+    /// Tensors below `least_bytes` stay on the device, because each copy has a latency.
+    /// Throws UsageError if the device has no host.
     SavedOnHost(Device& device, std::int64_t least_bytes);
 
-    /// Starts to copy what was saved. From now on it is on the host.
+    /// Starts to copy the tensors of `saved` to the host. `saved` then has the copies.
     void send(Saved& saved);
-    /// Keeps it on the device, but in one queue with those that are sent: see let_go().
+    /// Keeps the tensors on the device, but enters `saved` into the queue; see let_go().
     void keep(Saved& saved) { leaving_.push_back({&saved, {}}); }
-    /// Waits until at most `most` of those that were sent, or kept, are still in the
-    /// queue. The device releases those that have left.
+    /// Waits until at most `most` forwards, sent or kept, are still in the queue. The
+    /// device releases the sent tensors of forwards that have left the queue.
     void let_go(std::size_t most);
-    /// Waits until it has left, and starts the copies back, unless they were started.
+    /// Waits until `saved` has left the queue. Starts the copies back, unless started.
     void fetch(Saved& saved);
-    /// Waits until it is back, if it is the oldest of those that are returning.
+    /// If `saved` is the oldest forward that is being fetched, waits for its tensors.
     void wait(const Saved& saved);
 
   private:

@@ -10,8 +10,8 @@ namespace lockstep {
 /// Modules one after another: the output of each is the input of the next. Parameters
 /// keep the names that the modules were made with.
 ///
-/// backward() runs from the last module to the first. It frees what a module saved before
-/// it goes on to the previous one.
+/// backward() runs from the last module to the first. It frees the tensors that a module
+/// saved before it continues with the previous module.
 class Sequential : public Module {
   public:
     /// Appends a module, which the Sequential then owns.
@@ -29,8 +29,8 @@ class Sequential : public Module {
 
     std::size_t size() const { return modules_.size(); }
     Module& operator[](std::size_t index) { return *modules_[index]; }
-    /// Replaces a module with what `wrap` makes of it: a module that gathers its
-    /// parameters, for example, or runs its forward again.
+    /// Replaces a module with the result of wrap(module), for example with a module that
+    /// gathers its parameters or runs its forward again.
     void replace(
         std::size_t index,
         const std::function<std::unique_ptr<Module>(std::unique_ptr<Module>)>& wrap);
@@ -55,7 +55,7 @@ class Sequential : public Module {
 /// of its own.
 ///
 /// The sum is written into the branch's result, forward and backward. So the branch must
-/// return tensors that it does not keep; else throws UsageError.
+/// return tensors that it does not keep. Otherwise throws UsageError.
 class Residual : public Module {
   public:
     explicit Residual(std::unique_ptr<Module> branch);

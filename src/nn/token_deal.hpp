@@ -11,34 +11,34 @@
 
 namespace lockstep {
 
-/// Says how sequences are distributed over ranks, and which of these this rank is. The
-/// default is one rank with all tokens.
+/// Says how sequences are distributed over ranks, and which rank this is. The default is
+/// one rank with all tokens.
 struct TokenDeal {
     TokenOrder order = TokenOrder::contiguous;
     int ranks = 1;
     int rank = 0;
 
-    /// Returns how many tokens of a sequence each rank gets. Throws UsageError, which
-    /// begins with `what`, unless all get the same number; zigzag order needs an even
-    /// number.
+    /// Returns how many tokens of a sequence each rank gets. Throws a UsageError that
+    /// begins with `what` unless all ranks get the same number; in zigzag order this
+    /// number must be even.
     std::int64_t share_of(std::int64_t tokens, const std::string& what) const;
 
-    /// Return which tokens this rank's `share` rows are, and which tokens the rows of all
-    /// ranks are, one rank after another. Throw UsageError if the order is zigzag and the
-    /// share odd, or if there is no such rank.
+    /// own() returns which tokens this rank's `share` rows are. all() returns the same
+    /// for all ranks' rows, one rank after another. Both throw UsageError if the order is
+    /// zigzag and the share is odd. own() also throws it if there is no such rank.
     TokenRows own(std::int64_t share) const;
     TokenRows all(std::int64_t share) const;
 };
 
-/// The position of each row of x, i32, in the order of rows. If there are none, rows are
-/// whole sequences, from position 0 on, or the tokens of them that a TokenDeal gives.
+/// The position of each row of x, i32, in the order of rows. Without positions, rows are
+/// whole sequences from position 0 on, or the tokens that a TokenDeal gives this rank.
 using RowPlaces = std::optional<Tensor>;
 
-/// Takes "contiguous", "striped" or "zigzag". Throws UsageError for any other name.
+/// Accepts "contiguous", "striped" or "zigzag". Throws UsageError for any other name.
 TokenOrder token_order(const std::string& name);
 
-/// Return this rank's rows of a whole sequence (s, …); and the whole sequence from all
-/// ranks' rows, in rank order. Throw UsageError if it cannot be distributed like this.
+/// dealt_rows returns this rank's rows of a whole sequence (s, …); whole_sequence joins
+/// all ranks' rows. Both throw UsageError if the rows cannot be distributed like this.
 HostTensor dealt_rows(const HostTensor& sequence, const TokenDeal& deal);
 HostTensor whole_sequence(const std::vector<HostTensor>& of_ranks, TokenOrder order);
 

@@ -15,7 +15,7 @@ class Wrapper : public Module {
     void set_input_gradient(bool needed) override;
 
   protected:
-    /// Throws UsageError, which begins with `who`, if the module is null.
+    /// Throws a UsageError that begins with `who` if the module is null.
     Wrapper(const char* who, std::unique_ptr<Module> module);
 
     Module& module() { return *module_; }

@@ -9,21 +9,21 @@
 
 namespace lockstep::os {
 
-/// How a program that this one started has ended, and what it wrote.
+/// How a child program has ended, and what it wrote.
 struct Child {
     int status = 0;  ///< its exit status; 128 + n if signal n ended it
     std::string output;
     std::string errors;
     /// The signal that asked this process to end while the program ran; 0 if there was
-    /// none. The program gets the signal, too.
+    /// none. The child program gets the signal, too.
     int interrupted_by = 0;
 };
 
-/// Runs a program with nothing to read, and keeps what it writes. words[0] is its name,
-/// which is searched on the PATH; the other words are its arguments. The program is
-/// killed after `timeout_seconds`, if given. SIGINT, SIGTERM and SIGHUP do not end this
-/// process while it waits, so that the caller can clean up. Throws std::system_error if
-/// the program cannot be started.
+/// Runs a program with empty input, and keeps its output. words[0] is its name, which is
+/// searched on the PATH; the other words are its arguments. The program is killed after
+/// `timeout_seconds`, if given. SIGINT, SIGTERM and SIGHUP do not end this process while
+/// it waits, so that the caller can clean up. Throws std::system_error if the program
+/// cannot be started.
 Child run_child(const std::vector<std::string>& words,
                 std::optional<double> timeout_seconds = std::nullopt);
 
@@ -43,16 +43,16 @@ struct CopyPlan {
     sigset_t signal_mask;         ///< the copy starts with it
 };
 
-/// Starts a copy of this program (/proc/self/exe). It is killed when the thread that
-/// called this ends. Throws std::system_error.
+/// Starts a copy of this program (/proc/self/exe). The copy is killed when the thread
+/// that called start_copy ends. Throws std::system_error.
 pid_t start_copy(const CopyPlan& plan);
 
 /// Waits for the end of a child; returns its status as waitpid() gives it, 0 if there is
 /// no such child.
 int wait_for(pid_t child) noexcept;
 
-/// Returns words in the form that exec takes: a pointer to each, then a null pointer.
-/// They are valid as long as the words are.
+/// Returns words in the form that exec takes: a pointer to each, then a null pointer. The
+/// pointers are valid as long as the words are.
 std::vector<char*> exec_words(const std::vector<std::string>& words);
 
 }  // namespace lockstep::os

@@ -19,8 +19,8 @@ inline Clock::time_point after(Clock::time_point start, double seconds) {
 }
 
 /// Returns the number of milliseconds that poll() must wait until a time: rounded up, at
-/// least 0 and at most some days. If the time is kNever, returns -1: wait without a
-/// limit.
+/// least 0 and at most some days. If the time is kNever, returns -1, with which poll()
+/// waits without a limit.
 inline int milliseconds_until(Clock::time_point time) {
     if (time == kNever) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(time - Clock::now());

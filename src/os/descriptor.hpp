@@ -7,8 +7,8 @@
 
 namespace lockstep::os {
 
-/// A file descriptor that is closed when its owner is destroyed, and in programs that
-/// this one starts.
+/// A file descriptor that is closed when its owner is destroyed. Programs that this
+/// program starts do not inherit it.
 class Descriptor {
   public:
     Descriptor() = default;
@@ -49,7 +49,7 @@ void calm(const Descriptor& waker) noexcept;
 ssize_t read_some(int descriptor, void* to, std::size_t bytes) noexcept;
 ssize_t write_some(int descriptor, const void* from, std::size_t bytes) noexcept;
 
-/// Writes all of the text, and waits while the descriptor accepts none. Throws
+/// Writes all of the text, and waits while the descriptor accepts no bytes. Throws
 /// std::system_error if writing fails; the message calls the descriptor `name`.
 void write_all(int descriptor, std::string_view text, const char* name);
 

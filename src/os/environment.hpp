@@ -19,14 +19,14 @@ std::vector<std::string> environment_with(
 /// environment's PATH, or the usual folders if it has none.
 std::string search_path();
 
-/// Returns the program's file that is found on the PATH; empty if there is none.
+/// Searches the PATH for a program. Returns the path of its file; empty if there is none.
 std::string find_on_path(const std::string& name);
 
 /// Returns the folder for temporary files: TMPDIR, or /tmp.
 std::filesystem::path temporary_place();
 
 /// Makes a new, empty folder in temporary_place(), and returns its path. Its name is
-/// "lockstep-", then `kind` and some letters. If it cannot be made, throws
+/// "lockstep-", then `kind` and some letters. If the folder cannot be made, throws
 /// std::system_error with a sentence that names TMPDIR.
 std::filesystem::path make_temporary_folder(const std::string& kind = "");
 

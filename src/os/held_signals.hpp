@@ -8,8 +8,8 @@
 
 namespace lockstep::os {
 
-/// While it lives, signals are held until take() returns them: SIGCHLD, and those of
-/// SIGINT, SIGTERM and SIGHUP that are not ignored. It is for a process that waits for
+/// While it lives, it holds signals until take() returns them: SIGCHLD, and each of
+/// SIGINT, SIGTERM and SIGHUP that is not ignored. It is for a process that waits for
 /// other programs. Make it on the main thread, before other threads are started.
 class HeldSignals {
   public:
@@ -22,7 +22,7 @@ class HeldSignals {
     /// Returns the signal mask for programs that are started meanwhile.
     const sigset_t& mask_before() const { return mask_before_; }
 
-    /// poll() finds this readable while a signal waits.
+    /// poll() reports this descriptor as readable while a signal waits.
     int descriptor() const { return descriptor_.number(); }
     /// Returns the next signal that is held, if there is one.
     std::optional<signalfd_siginfo> take() const;
@@ -34,7 +34,7 @@ class HeldSignals {
 };
 
 /// Returns true if another process sent the signal to this one. The terminal sends its
-/// signals to all of its processes, so they need not be passed on.
+/// signals to all of its processes, so these signals need not be passed on.
 inline bool sent_by_process(const signalfd_siginfo& signal) {
     return signal.ssi_code <= 0;
 }

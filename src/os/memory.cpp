@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
-/// Returns the number after a word at the beginning of a line in the file.
+/// Finds the line of the file that begins with `word`. Returns the number after the word.
 std::optional<std::int64_t> number_behind(const std::filesystem::path& path,
                                           const std::string& word) {
     std::ifstream file(path);

@@ -21,8 +21,8 @@ int window_columns(int descriptor);
 /// returns LINES, else 24.
 int window_rows(int descriptor);
 
-/// Opens /dev/null in place of standard streams that the program was started without, so
-/// that no file that it opens becomes one of them. Writing to them still fails.
+/// If the program was started without some standard streams, opens /dev/null for them.
+/// Otherwise a file opened later would take their place. Writing to them still fails.
 void guard_standard_streams();
 
 }  // namespace lockstep::os

@@ -13,34 +13,34 @@ struct BucketOptions {
     /// Broadcasts rank 0's values at the start: S bytes, once.
     bool broadcast = true;
     /// Rebuilds the buckets after the first step, in the order in which rank 0's
-    /// gradients became ready. Costs one broadcast of a number per parameter, and a wait
-    /// of the host. A training that resumes from a checkpoint starts with the first order
-    /// again, so its sums may be rounded differently.
+    /// gradients became ready. Costs one broadcast (one number per parameter), and the
+    /// host waits for it. A training that resumes from a checkpoint starts with the first
+    /// order again, so its sums may be rounded differently.
     bool rebuild = true;
-    /// Finds the parameters that get no gradient in this step as soon as the first
-    /// gradient is ready, so that their buckets need not wait until the end. Without it
-    /// the step is equally right, but slower if parts of the model are skipped.
+    /// When the first gradient is ready, finds the parameters that get no gradient in
+    /// this step. Their buckets then need not wait until the end. If false, the step is
+    /// also correct, but slower if parts of the model are skipped.
     bool find_unused = false;
 };
 
 /// Data parallelism that all-reduces gradients while backward runs, bucket by bucket, as
 /// PyTorch's DistributedDataParallel does (Li et al. 2020, 2006.15704, sections 3 and 4).
 ///
-/// Sends the same bytes as one all-reduce per parameter, 2(n-1)/n S, but in one message
-/// chain per bucket. The last bucket has the first layer's gradients; no backward is left
-/// to hide its messages. Gradients are views of the buckets, so no step copies them and
-/// no second buffer is needed. (They are copied when buckets are built or rebuilt.) To
-/// accumulate, give train_step all micro-batches of a step. If you run them one by one,
+/// Sends 2(n-1)/n S bytes, like one all-reduce per parameter, but in one message chain
+/// per bucket. The last bucket has the first layer's gradients; no backward is left to
+/// hide its messages. Gradients are views of the buckets, so no step copies them and no
+/// second buffer is needed. (They are copied when buckets are built or rebuilt.) To
+/// accumulate, give train_step all micro-batches of a step. If you run these one by one,
 /// give their number to zero_gradients(model, passes); PyTorch uses no_sync() for this.
 ///
 /// Differs from PyTorch: sums weighted gradients instead of dividing by n. A bucket ends
-/// before it would exceed its limit, not after. If some gradients never come, the step
-/// still ends right, because finish() reduces the rest; PyTorch raises an error or hangs.
+/// before it would exceed its limit, not after. If some gradients never come, the step is
+/// still correct, because finish() reduces the rest; PyTorch raises an error or hangs.
 /// find_unused makes such a step faster, and buckets are still rebuilt. Tensors that are
 /// not parameters, such as running statistics, are not broadcast.
 ///
 /// If a parameter's gradient is also partial along other lines, finish() sums it along
-/// these.
+/// these lines, too.
 class BucketedDataParallel : public GradientBuckets {
   public:
     /// Every rank of `replicas` makes the same buckets. Throws UsageError if the
@@ -74,7 +74,7 @@ class BucketedDataParallel : public GradientBuckets {
     std::vector<Work> works_;
     std::unordered_map<const Parameter*, Uses> uses_;
     bool all_forwarded_ = false;
-    int steps_ = 0;  ///< that have begun
+    int steps_ = 0;  ///< steps begun so far
 };
 
 }  // namespace lockstep

@@ -46,7 +46,7 @@ std::optional<std::int64_t> number_in(std::string_view name, std::string_view be
     return number;
 }
 
-/// Returns whether a save makes a file of this name, or has begun to write one:
+/// Returns whether a file of this name comes from a save, finished or not:
 /// "rank-0.safetensors", or ".rank-0.safetensors.123-4.part".
 bool is_of_checkpoint(std::string_view name) {
     if (name.starts_with('.') && name.ends_with(kUnfinished)) {
@@ -74,7 +74,7 @@ bool writes(const Parameter& parameter) {
     });
 }
 
-/// A tensor that this rank holds permanently, and the part of a whole that it is.
+/// A tensor that this rank holds permanently, and which part of a whole tensor it is.
 struct Held {
     std::string name;
     Tensor tensor;
@@ -84,7 +84,7 @@ struct Held {
     bool writes = true;
 };
 
-/// Adds a chunk's parameters and the state that its optimizer has for them.
+/// Adds a chunk's parameters and its optimizer's state.
 void add_chunk(std::vector<Held>& all, const TrainingState::Chunk& chunk) {
     const std::vector<Parameter*> shards = chunk.sync->shards();
     const Optimizer* const optimizer = chunk.optimizer;
@@ -117,7 +117,7 @@ std::vector<Held> held_by(const TrainingState& state) {
     return all;
 }
 
-/// Returns the sums over all ranks. No rank continues before all have called this.
+/// Returns the sums over all ranks. No rank continues before all ranks have called this.
 HostTensor sum_over(Device& device, Communicator& ranks, const std::vector<double>& own) {
     const MemoryScope scope(device, MemoryCategory::communication);
     const Shape shape = Shape::flat(static_cast<std::int64_t>(own.size()));
@@ -130,8 +130,8 @@ void wait_for_all(Device& device, Communicator& ranks) {
     sum_over(device, ranks, {1});
 }
 
-/// Makes a checkpoint's folder, or empties one that is not whole. Removes the index
-/// first, so that it never lies beside files of another save.
+/// Makes a checkpoint's folder, or empties the folder of an incomplete checkpoint.
+/// Removes the index first, so that an index never lies beside files of another save.
 void make_room(const fs::path& place) {
     make_durable_folder(place);
     remove_durably(place / kIndexFile);
@@ -182,8 +182,8 @@ std::vector<double> asked_for(const CheckpointReader& reader,
     return numbers;
 }
 
-/// Refuses a checkpoint of a larger model or of another optimizer. `asked` is the sum
-/// over all ranks.
+/// Refuses a checkpoint of a larger model or of another optimizer. `asked` is the sum of
+/// asked_for() over all ranks.
 void require_all_asked_for(const CheckpointReader& reader, const HostTensor& asked,
                            bool has_optimizer) {
     std::int64_t place = 0;
@@ -227,7 +227,7 @@ void save_checkpoint(Device& device, Communicator& ranks, const fs::path& folder
     const bool is_first = ranks.rank() == 0;
     const bool is_there = is_first && is_whole(place);
     if (is_first && !is_there) make_room(place);
-    // All ranks wait for the first one and learn what it found.
+    // All ranks wait for the first rank and learn whether the checkpoint exists.
     require(sum_over(device, ranks, {is_there ? 1.0 : 0.0}).at(0) == 0, [&] {
         return fmt::format("save_checkpoint: {} is a whole checkpoint already",
                            place.string());

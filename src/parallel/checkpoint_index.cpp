@@ -52,7 +52,7 @@ Json json_of(const SavedTensor& tensor) {
                         {"pieces", pieces}};
 }
 
-/// Reads the values of an index. Its errors say where in the index the wrong value is.
+/// Reads the values of an index. An error says where in the index the wrong value is.
 class IndexReader {
   public:
     explicit IndexReader(std::string where) : where_(std::move(where)) {}
@@ -103,7 +103,7 @@ class IndexReader {
         return tensor;
     }
 
-    /// Returns the name if it is that of a file in the index's own folder; else throws.
+    /// Returns the name if it names a file in the index's own folder; else throws.
     std::string file_name(const std::string& name) const {
         check(!name.empty() && name.find('/') == std::string::npos && name != "." &&
                   name != "..",

@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// A whole tensor of a checkpoint, and the pieces of it that are in files.
+/// A whole tensor of a checkpoint, and its pieces in files.
 struct SavedTensor {
     enum class Role : std::uint8_t { parameter, optimizer, buffer };
     struct Piece {
@@ -27,8 +27,8 @@ struct SavedTensor {
     std::vector<Piece> pieces;
 };
 
-/// Says where each piece of a checkpoint lies. The folder has it as "index.json". The
-/// header of each rank's file has an index of that file's own pieces:
+/// Says where each piece of a checkpoint is. The folder's index is "index.json". The
+/// header of each rank's file has an index of that file's pieces, in the same form:
 ///
 ///     {"format": "lockstep checkpoint 1", "step": 12, "files": {"rank-0.safetensors":
 ///     640},
@@ -37,7 +37,7 @@ struct SavedTensor {
 ///            "shape": [5, 5], "rows": [[0, 0, 5]], "column": 0, "flat": false}, ...]},
 ///            ...}}
 ///
-/// Each of the rows is a Part::Rows: [at, from, count].
+/// Each entry of "rows" is a Part::Rows: [at, from, count].
 struct CheckpointIndex {
     std::int64_t step = 0;
     std::map<std::string, std::uint64_t> files;  ///< the size of each in bytes
@@ -47,28 +47,28 @@ struct CheckpointIndex {
 inline constexpr const char* kIndexFile = "index.json";
 
 std::string index_text(const CheckpointIndex& index);
-/// Throws UsageError, which names `file`, if the text is not such an index. Every value
-/// in the text is checked.
+/// Throws a UsageError that names `file` if the text is not such an index. Every value in
+/// the text is checked.
 CheckpointIndex read_index(const std::string& text, const std::filesystem::path& file);
 
-/// Merges the indices in the headers of the files into one. Together the files must have
-/// each element of parameters and state exactly once; for a buffer the first file's copy
-/// is taken. Throws UsageError if they do not, or if they contradict each other.
+/// Merges the indices in the files' headers into one. Together the files must have each
+/// element of parameters and optimizer state exactly once; of a buffer, the first file's
+/// copy is used. Throws UsageError otherwise, or if the files contradict each other.
 CheckpointIndex merge_indices(const std::filesystem::path& folder,
                               const std::vector<std::string>& files);
 
-/// Reads tensors of a checkpoint, or parts of them. From each piece it reads only the
-/// bytes between the first and the last element that is asked for.
+/// Reads tensors of a checkpoint, or parts of tensors. Of each piece it reads only the
+/// bytes between the first and the last requested element.
 class CheckpointReader {
   public:
-    /// Opens a checkpoint's folder, or a safetensors file of whole tensors, which are
-    /// then parameters. Throws UsageError if `place` is neither, or is not whole.
+    /// Opens a checkpoint's folder, or a safetensors file of whole tensors, which then
+    /// count as parameters. Throws UsageError if `place` is neither, or is incomplete.
     explicit CheckpointReader(std::filesystem::path place);
 
     const CheckpointIndex& index() const { return index_; }
     const std::filesystem::path& place() const { return place_; }
-    /// Returns the values of this part, with 0 as padding. Throws UsageError, which names
-    /// the tensor, if it is missing or has another shape or type.
+    /// Returns the values of this part, with 0 as padding. Throws a UsageError that names
+    /// the tensor if the tensor is missing or has another shape or type.
     HostTensor read(const std::string& name, const Part& part, DType dtype);
 
   private:

@@ -11,8 +11,8 @@ namespace lockstep {
 
 namespace {
 
-/// Returns this rank's part of the whole, (out, in) or (out). Throws UsageError if it
-/// cannot be sharded.
+/// Returns this rank's part of the whole, (out, in) or (out). Throws UsageError if the
+/// whole cannot be sharded.
 Part own_rows(const ParameterInit& init, const TensorParallel& tp, const Shape& whole,
               const ColumnParallelOptions& options) {
     std::vector<std::int64_t> layers = options.stacked;
@@ -32,8 +32,8 @@ Part own_rows(const ParameterInit& init, const TensorParallel& tp, const Shape& 
     return stacked_part(whole, layers, tp.size(), tp.rank(), options.shares);
 }
 
-/// All columns, side by side, are the whole y only if each rank has one plain share of
-/// the columns, and the whole sequence.
+/// Gathered columns are the whole y only if each rank has one contiguous share of the
+/// columns, and the whole sequence.
 void require_gatherable(const ParameterInit& init, const TensorParallel& tp,
                         const ColumnParallelOptions& options) {
     if (!options.gather_output) return;
@@ -113,8 +113,8 @@ void ColumnParallelLinear::add_weight_gradients(const Tensor& x, const Tensor& d
     bias_->accumulated();
 }
 
-// Messages and products overlap: f(x), for the weight's gradient, arrives while dx is
-// computed, and dx is reduced while the weight's gradient is computed.
+// Messages and products overlap: f(x), which the weight's gradient needs, arrives while
+// dx is computed, and dx is reduced while the weight's gradient is computed.
 Tensor ColumnParallelLinear::do_backward(const Tensor& dy, Saved& saved) {
     Arriving x = tp_.enter(saved.at("x"));
     Arriving dx = start_backward_input(dy, saved);
@@ -123,7 +123,7 @@ Tensor ColumnParallelLinear::do_backward(const Tensor& dy, Saved& saved) {
 }
 // lesson: end
 
-/// Checks dy_r (N, out/t). Refuses a layer that only infers.
+/// Checks dy_r (N, out/t). Throws if the layer only infers.
 void ColumnParallelLinear::require_backward(const Tensor& dy, SourceLine at) const {
     require(!only_infers_, at,
             "backward of {}: several ranks hold copies of it, so it can only infer",

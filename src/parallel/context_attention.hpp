@@ -7,8 +7,8 @@
 namespace lockstep {
 
 /// The common base of all attentions over sequences whose tokens are sharded over ranks.
-/// Only attention must see tokens of other ranks: everything else in a transformer works
-/// on one token at a time.
+/// Only attention needs tokens of other ranks: everything else in a transformer works on
+/// one token at a time.
 ///
 /// x (s/N, b, (a + 2 g) width) has queries, keys and values of this rank's tokens; y is
 /// (s/N, b, a width). All ranks of the group call it with the same number of tokens.
@@ -27,18 +27,18 @@ class ContextAttention : public Module {
     const AttentionSizes& sizes() const { return sizes_; }
     const TokenDeal& deal() const { return deal_; }
 
-    /// Options for own queries that see the keys of one rank, or of all.
+    /// Options for this rank's queries if they see the keys of one rank, or of all ranks.
     AttentionOptions seeing_rank(const Heads& queries, int rank) const;
     AttentionOptions seeing_all(const Heads& queries) const;
 
-    /// Own keys and values side by side, so that one message has both:
-    /// (s/N, b, 2 g width). put_keys_and_values writes a block of their gradient into the
+    /// Returns this rank's keys and values side by side, (s/N, b, 2 g width), so that one
+    /// message has both. put_keys_and_values writes a block of their gradients into the
     /// same columns of x's gradient.
     Tensor keys_and_values(const Tensor& x) const;
     void put_keys_and_values(const Tensor& dx, const Tensor& block) const;
-    /// Zeros in the shape of the block, to sum gradients in.
+    /// Returns zeros in the shape of the block, for a sum of gradients.
     Tensor zero_block(const Tensor& block) const;
-    /// The queries, with the keys and values in such a block.
+    /// Returns the heads of the queries, and of the keys and values in such a block.
     AttentionHeads with_block(const Heads& queries, const Tensor& block) const;
 
     /// All heads of attention's result, (s/N, b, a width), or of its gradient.

@@ -11,9 +11,9 @@ namespace lockstep {
 
 /// A way for ranks to attend to each other's tokens of a sharded sequence.
 enum class ContextMethod {
-    ring_self_attention,  ///< Li et al.: keys round the ring, then values; keeps
+    ring_self_attention,  ///< Li et al.: keys go around the ring, then values; keeps
                           ///< all scores
-    ring_attention,       ///< Liu et al.: both together, online softmax
+    ring_attention,       ///< Liu et al.: both in one message; online softmax
     gather,               ///< Llama 3: an all-gather of both
     ulysses               ///< Jacobs et al.: all-to-alls that trade tokens for heads
 };
@@ -25,17 +25,17 @@ const std::vector<ContextMethod>& all_context_methods();
 ContextMethod context_method(const std::string& name);
 
 /// Makes the module of that method; x and y are as in ContextAttention. Device and group
-/// must outlive it. Throws UsageError if the numbers of heads do not fit each other, or
-/// if Ulysses' ranks do not divide them.
+/// must outlive the module. Throws UsageError if the numbers of heads do not fit each
+/// other, or, for Ulysses, if the ranks do not divide the heads.
 std::unique_ptr<Module> make_context_attention(ContextMethod method, Device& device,
                                                Communicator& group,
                                                const AttentionSizes& sizes,
                                                TokenOrder order = TokenOrder::contiguous);
 
 /// Context parallelism: the ranks of a model shard the tokens of each sequence. Only
-/// attention and positions depend on the other tokens, so the rest is data parallelism:
+/// attention and positions depend on the other tokens. The rest is data parallelism:
 /// every rank has all weights, and their gradients are summed over the group. Beside
-/// attention's messages, this sends 2(N-1)/N of the parameters once a step.
+/// attention's messages, each rank sends 2(N-1)/N of the parameters' bytes once a step.
 ///
 ///     Mesh mesh(rank.world(), {{"dp", 2}, {"cp", 4}});
 ///     const GptKit kit =
@@ -45,10 +45,10 @@ std::unique_ptr<Module> make_context_attention(ContextMethod method, Device& dev
 ///     upload(dealt_rows(tokens, kit.tokens)) …
 ///     data_parallel_gradients(device, rank.world(), *gpt, loss, mine);
 ///
-/// `mine` has the weight 1/ranks, its share of the batch's tokens.
+/// The weight of `mine` is 1/ranks, this rank's share of the batch's tokens.
 ///
-/// The group must outlive the kit. "Sequence parallelism" is also a name of what
-/// SequenceParallel does between tensor-parallel regions, without attention across ranks.
+/// The group must outlive the kit. SequenceParallel (between tensor-parallel regions,
+/// without attention across ranks) is also called sequence parallelism.
 GptKit context_parallel(GptKit kit, Communicator& group, ContextMethod method,
                         TokenOrder order = TokenOrder::contiguous);
 

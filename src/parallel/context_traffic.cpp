@@ -6,12 +6,12 @@ namespace lockstep {
 
 namespace {
 
-/// Returns the elements of a rank's keys, or of its values.
+/// Returns the number of elements in a rank's keys, the same as in its values.
 std::int64_t own_keys(const ContextShape& shape) {
     return shape.tokens / shape.ranks * shape.batch * shape.key_heads * shape.width;
 }
 
-/// Two all-to-alls, of x and of y.
+/// Two all-to-alls, one of x and one of y.
 Sent ulysses(const ContextShape& shape) {
     const std::int64_t columns = 2 * (shape.heads + shape.key_heads) * shape.width;
     return {shape.tokens / shape.ranks * shape.batch * columns / shape.ranks *

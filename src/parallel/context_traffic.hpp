@@ -17,7 +17,7 @@ struct ContextShape {
     std::int64_t width = 0;      ///< of a head
 };
 
-/// The elements and messages that a rank sends.
+/// The numbers of elements and messages that a rank sends.
 struct Sent {
     std::int64_t elements = 0;
     std::int64_t messages = 0;
@@ -25,13 +25,13 @@ struct Sent {
 };
 
 /// Return what a rank sends in one pass through one layer's attention, by the formulas in
-/// the methods' headers. If g = a, forward of Ring Self-Attention and of Ring Attention
-/// sends 2(N-1) b a (s/N) width elements (Li et al. 2021, 2105.13120, section 3.2.2): the
-/// first in 2(N-1) messages, the second in N-1.
+/// the methods' headers. If g = a, forward sends the same 2(N-1) b a (s/N) width elements
+/// in Ring Self-Attention (2(N-1) messages) and in Ring Attention (N-1 messages); see Li
+/// et al. 2021, 2105.13120, section 3.2.2.
 Sent sent_forward(ContextMethod method, const ContextShape& shape);
 Sent sent_backward(ContextMethod method, const ContextShape& shape);
 
-/// Returns the elements that a rank would send if the weights were sharded instead, as in
+/// Returns the number of elements that a rank would send with tensor parallelism, as in
 /// Megatron's layer (Narayanan et al. 2021, 2104.04473, section 3.2): 8 b s h (N-1)/N for
 /// forward and backward of attention and MLP, with h = a width.
 std::int64_t tensor_parallel_elements(const ContextShape& shape);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kMain = 0;
 
-/// Returns the layout of the predictions of all ranks together.
+/// Returns the layout of all ranks' predictions together.
 DealtTensor predictions_like(const Tensor& own, const Tensor& input,
                              const MainBatch& batch, SourceLine at) {
     const int along = batch.dimension;
@@ -73,7 +73,7 @@ Tensor one_process_step(Device& device, Communicator& group, Module& model,
         require(!is_main || batch.input.shape() == batch.shape, at,
                 "one_process_step: an input of shape {} in a batch of {}",
                 batch.input.shape(), batch.shape);
-        // Device 0's gradients add up over the batches; the others have sent theirs.
+        // Device 0 sums gradients over the batches; the other devices have sent theirs.
         if (i == 0 || !is_main) zero_gradients(model);
         const Tensor share =
             run_batch(device, group, model, loss, batch, static_cast<int>(i), at);

@@ -9,38 +9,38 @@
 
 namespace lockstep {
 
-/// A batch that lies on one device, which scatters it.
+/// A batch on device 0, which scatters it.
 struct MainBatch {
     Shape shape;               ///< of the input; every rank knows it
     DType dtype = DType::i32;  ///< of the input
-    int dimension = 0;         ///< along which input and prediction are scattered
+    int dimension = 0;         ///< along which input and prediction are split
     Tensor input{};            ///< on device 0 only
     Tensor target{};           ///< on device 0 only
-    double weight = 1;         ///< of its loss in the step
+    double weight = 1;         ///< of the batch's loss in the step
 };
 
 /// Data parallelism as in PyTorch's nn.DataParallel: one process, and a main device,
 /// which has the data, the loss and the optimizer. For each batch the main device
-/// broadcasts all values, scatters the input, gathers all predictions, computes the loss,
-/// scatters its gradient, and gets the sums of the parameters' gradients (reduce). Then
-/// only the main device steps.
+/// broadcasts all parameters, scatters the input, gathers all predictions, computes the
+/// loss, scatters the loss's gradient, and gets the sums of the parameters' gradients
+/// (reduce). After all batches only the main device updates its parameters.
 ///
-/// Here each device is a rank with its own program; the messages are those of the one
-/// process. For n devices, S bytes of parameters, X of input and Y of predictions,
-/// device 0 sends S + (n-1)/n (X + Y) and receives S + (n-1)/n Y for each batch. Device 0
-/// holds what each other device holds, and also the optimizer's state and all predictions
-/// with their gradients. The other devices are idle while it computes the loss and steps.
-/// The loss covers the whole batch, so no share needs a weight. See Li et al. 2020,
-/// 2006.15704, section 2.2 for why there are better ways.
+/// Here each device is a rank with its own program; the messages are those of one
+/// process. With n devices, and with S, X and Y bytes of parameters, input and
+/// predictions, device 0 sends S + (n-1)/n (X + Y) and receives S + (n-1)/n Y bytes per
+/// batch. Device 0 holds what each other device holds, and also the optimizer's state and
+/// all predictions with their gradients. The other devices are idle while device 0
+/// computes the loss and updates. The loss covers the whole batch, so no share needs a
+/// weight. See Li et al. 2020, 2006.15704, section 2.2 for why there are better ways.
 ///
-/// Runs one step. Returns the loss, (1), on device 0, and none elsewhere. On other ranks
-/// the parameters still have the values before the update, and the gradients are their
-/// own. If there are more ranks than rows, some ranks compute nothing. Throws UsageError
-/// if a batch cannot be scattered along its dimension, or if the prediction has another
-/// extent there.
+/// Runs one step. Returns the loss, (1), on device 0, and an empty tensor elsewhere. On
+/// the other ranks the parameters keep the values from before the update, and the
+/// gradients are only the rank's own. If there are more ranks than rows, some ranks
+/// compute nothing. Throws UsageError if a batch cannot be scattered along its dimension,
+/// or if the prediction has another extent along it.
 ///
-/// Differs: here 4 ranks get 1, 1, 1 and 2 of 5 rows; torch.chunk gives 2, 2 and 1, and
-/// the fourth rank gets none.
+/// Differs: here 4 ranks get 1, 1, 1 and 2 of 5 rows. With torch.chunk they get 2, 2, 1
+/// and 0 rows.
 Tensor one_process_step(Device& device, Communicator& group, Module& model,
                         const Loss& loss, std::span<const MainBatch> batches,
                         Optimizer& optimizer, SourceLine at = SourceLine::here());

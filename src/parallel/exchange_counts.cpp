@@ -20,7 +20,7 @@ Tensor uploaded(Device& device, const char* who, const Counts& counts, SourceLin
     return device.upload(mine, at);
 }
 
-/// Waits for the counts. In a run of shapes only they are kNoCount.
+/// Waits for the counts and returns them. In a run of shapes only, each is kNoCount.
 Counts downloaded(Device& device, const Tensor& counts, SourceLine at) {
     const HostTensor values = device.download(counts, at);
     const auto numbers = values.values<std::int32_t>();

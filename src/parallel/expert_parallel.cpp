@@ -31,9 +31,8 @@ Counts sums_of_blocks(const Counts& counts, int blocks) {
     return sums;
 }
 
-/// Reorders rows that are sorted by source and then by expert: they become sorted by
-/// expert and then by source, and back. Costs a copy each way, unless both orders are the
-/// same.
+/// Reorders rows between two orders: sorted by source and then by expert, or by expert
+/// and then by source. Costs a copy each way, unless both orders are the same.
 class ExpertOrder {
   public:
     /// counts[s * experts + e] is the number of rows from source s for expert e.
@@ -73,16 +72,16 @@ class ExpertOrder {
     }
 
     Device& device_;
-    Tensor from_;  ///< none if nothing has to move
+    Tensor from_;  ///< empty if no row moves
     Tensor to_;
 };
 
-/// A micro-batch's counts, after all ranks have sent theirs.
+/// A micro-batch's numbers of rows, after the ranks have exchanged them.
 struct Plan {
     Counts sent;      ///< rows for each rank of the group
-    Counts received;  ///< rows from each
-    /// Rows that each rank of the tensor group received, if it shards columns and its
-    /// ranks bring different tokens; else only this rank's.
+    Counts received;  ///< rows from each rank of the group
+    /// Rows that each rank of the tensor group received, if the group shards columns and
+    /// its ranks bring different tokens; else only this rank's rows.
     Counts of_tensor_ranks;
     Counts by_source;  ///< rows from each source for each own expert
     Counts rows;       ///< of each own expert
@@ -111,7 +110,7 @@ Plan make_plan(Device& device, Communicator& group, Communicator* tensor_ranks,
     return plan;
 }
 
-/// What a tensor group that shards columns does between the two all-to-alls.
+/// Says if a tensor group shards columns, and if its ranks already have all tokens.
 enum class Columns { are_whole, gather_tokens, have_all_tokens };
 
 class ExpertDelivery : public Delivery {
@@ -127,8 +126,8 @@ class ExpertDelivery : public Delivery {
           order_(device, plan_.by_source, static_cast<std::int64_t>(plan_.rows.size()),
                  at) {}
 
-    // (M, h), in rank order, since each rank's experts are neighbours. Received rows go
-    // directly to their place among the rows of the whole tensor group.
+    // `copies` is (M, h), in rank order, because each rank's experts are neighbours.
+    // Received rows are written directly to their place among the tensor group's rows.
     void start_there(const Tensor& copies, SourceLine at) override {
         const std::int64_t all = total(plan_.of_tensor_ranks);
         Tensor arriving = device_.empty({all, copies.shape()[1]}, copies.dtype(), at);
@@ -160,7 +159,7 @@ class ExpertDelivery : public Delivery {
 
   private:
     // lesson: expert-columns
-    // Every rank of the tensor group gets all ranks' rows …
+    // Every rank of the tensor group gets the rows of all its ranks.
     void gather(const Tensor& rows, SourceLine at) {
         Group messages = tensor_ranks_->group(at);
         each_part(rows, [&](const Tensor& part, int rank) {
@@ -168,7 +167,7 @@ class ExpertDelivery : public Delivery {
         });
         messages.start(at).wait(at);
     }
-    // … and, for its own rows, the sum of all ranks' results.
+    // Every rank gets the sum of all ranks' results for its own rows.
     void scatter(const Tensor& rows, SourceLine at) {
         Group messages = tensor_ranks_->group(at);
         each_part(rows, [&](const Tensor& part, int rank) {
@@ -295,7 +294,7 @@ class ExpertParallel : public ExpertExchange {
     std::int64_t first_token(std::int64_t own) const override {
         return has_own_tokens() ? options_.tp->rank() * own : 0;
     }
-    // The ranks of a tensor group report one loss; each has some of its tokens.
+    // The ranks of a tensor group report one loss together; each has some of the tokens.
     double token_share() const override {
         return has_own_tokens() ? 1.0 / options_.tp->size() : 1;
     }
@@ -307,7 +306,7 @@ class ExpertParallel : public ExpertExchange {
     CountsOfRanks all_counts(Device& device, const Counts& own, SourceLine at) override {
         if (!batch_) return {{own}, 0};
         auto all = gather_counts(device, *batch_, own, at);
-        // Without numbers, all ranks are assumed to do and to drop what this one does.
+        // In a run of shapes only, all ranks are assumed to have the same counts.
         if (!device.has_numbers()) return {{own}, 0};
         return {std::move(all), static_cast<std::size_t>(batch_->rank())};
     }
@@ -330,7 +329,7 @@ class ExpertParallel : public ExpertExchange {
     bool shares_columns() const {
         return options_.tp && !holds_other_experts_ && options_.share_columns;
     }
-    /// All ranks of the tensor group hold the same tokens; each brings its share.
+    /// True if the tensor group's ranks hold the same tokens, and each brings its share.
     bool drops() const {
         return options_.tp && !options_.tp->splits_sequence() && options_.drop_copies;
     }
@@ -342,7 +341,7 @@ class ExpertParallel : public ExpertExchange {
     Communicator& group_;
     ExpertParallelOptions options_;
     Communicator* batch_ = nullptr;     ///< null: each rank's own tokens are a batch
-    bool holds_other_experts_ = false;  ///< within the tensor group
+    bool holds_other_experts_ = false;  ///< each rank of the tensor group has its own
 };
 
 }  // namespace
@@ -366,13 +365,13 @@ GptKit expert_parallel(GptKit kit, Mesh& mesh, const std::vector<std::string>& a
 namespace {
 
 // lesson: balance-by-bias
-/// Adds `rate` if an expert had fewer copies than the mean, subtracts it if more.
+/// Adds `rate` if an expert had fewer copies than the mean; subtracts it if it had more.
 void move_bias(const Tensor& bias, const Counts& load, double rate, SourceLine at) {
     const auto experts = static_cast<std::int64_t>(load.size());
     HostTensor steps({experts}, bias.dtype());
     for (std::int64_t e = 0; e < experts; ++e) {
         const std::int64_t own = experts * load[static_cast<std::size_t>(e)];
-        const std::int64_t mean = total(load);  // times the experts, to stay an integer
+        const std::int64_t mean = total(load);  // both are times `experts`: integers
         steps.set(e, own < mean ? rate : own > mean ? -rate : 0);
     }
     Device& device = *bias.device();

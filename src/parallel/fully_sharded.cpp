@@ -43,7 +43,7 @@ class FullySharded::Layer : public Wrapper {
 
     template <typename Work>
     Tensor around(Direction direction, bool keep, Work&& work) {
-        const std::vector<Unit*> opened = units_;  // work() may find that it needs more
+        const std::vector<Unit*> opened = units_;  // work() may add units to units_
         sync_.open(*this, direction);
         Tensor result = work();
         sync_.close(opened, keep);
@@ -92,8 +92,8 @@ void FullySharded::open(Layer& layer, Direction direction) {
     current_ = &layer;
 }
 
-/// Gathers what the next layers need, in the order in which they need it. If shards live
-/// on the host, copies what the layer after those needs.
+/// Gathers the units of the next layers, the nearest layer first. If shards live on the
+/// host, copies the units of the layer after these to the device.
 void FullySharded::prefetch(const Layer& layer, Direction direction) {
     for (int ahead = 1; ahead <= options_.prefetch + 1; ++ahead) {
         const auto next = static_cast<std::ptrdiff_t>(layer.place()) +
@@ -138,7 +138,7 @@ void FullySharded::passed(Parameter& parameter) {
 
 void FullySharded::reduce(Unit& unit) {
     in_turn_.before(unit.sharded.sum());  // releases the previous sum's gradients
-    unit.sharded.make_gradients();        // zeros, if none were added
+    unit.sharded.make_gradients();        // zeros if no gradient was added
     unit.sharded.reduce(std::exchange(unit.has_terms, true));
     unit.passed.clear();
 }
@@ -170,7 +170,7 @@ void FullySharded::update(Optimizer& optimizer) {
     GradientSync::update(optimizer);
 }
 
-/// Releases all old values, even kept ones: the next use gathers new ones.
+/// Releases all old values, even kept ones: the next use gathers new values.
 void FullySharded::send_values() {
     for (const auto& unit : units_)
         unit->sharded.drop();

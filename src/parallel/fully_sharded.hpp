@@ -14,15 +14,15 @@ namespace lockstep {
 struct FullyShardedOptions {
     ShardBy shard_by = ShardBy::rows;
     /// Releases a unit's values after forward, and gathers them again for backward. If
-    /// false, an all-gather is saved, but memory is needed for the values of all units.
+    /// false, saves an all-gather, but needs memory for the values of all units.
     bool reshard_after_forward = true;
-    /// Values are gathered this many layers before the layer that computes.
+    /// While one layer computes, the values of the next `prefetch` layers are gathered.
     int prefetch = 1;
-    /// The type in which gradients are summed, and in which shards keep them; their own
-    /// type by default. Use f32 for bf16 gradients of many ranks.
+    /// The type in which gradients are summed and kept in shards; by default the
+    /// gradients' own type. Use f32 for bf16 gradients of many ranks.
     std::optional<DType> reduce_in{};
-    /// Shards live on the host, and so does the optimizer that is made of them. For each
-    /// use their values are copied to the device, one layer before they are gathered.
+    /// Keeps the shards, and the optimizer made of them, on the host. For each use, the
+    /// shards' values are copied to the device one layer before they are gathered.
     bool on_host = false;
 };
 
@@ -34,40 +34,40 @@ struct FullyShardedOptions {
 ///     AdamW optimizer(sync.shards());
 ///     train_step(device, *gpt, loss, micro_batches, sync, optimizer);
 ///
-/// Each module of a Sequential that has parameters is a unit: in a GPT, its tables, each
-/// block, the last norm and the head. A unit's values are gathered before its forward and
-/// before its backward, and released after each. While one unit computes, the next one's
-/// values are gathered. A unit's gradients exist during its backward; they are reduced
-/// and scattered while the next unit computes. The last module's values are kept between
-/// forward and backward, because backward begins with it. So a device holds the values of
-/// at most 1 + prefetch units, and the gradients of two. Parameters that tied modules
-/// share are held from the first use to the last.
+/// Each module with parameters in the Sequential is a unit; a GPT's units are its tables,
+/// each block, the last norm and the head. A unit's values are gathered before its
+/// forward and before its backward, and released after each. While one unit computes, the
+/// next unit's values are gathered. A unit's gradients exist during its backward; they
+/// are reduced and scattered while the next unit computes. The last module's values are
+/// kept between forward and backward, because backward begins with that module. So a
+/// device holds the values of at most 1 + prefetch units, and the gradients of at most
+/// two. A parameter of tied modules is held from its first use to its last.
 ///
-/// Sends two all-gathers and a reduce-scatter of S per micro-batch, minus one all-gather
-/// of the last unit: 3(n-1)/n S bytes, where data parallelism sends 2(n-1)/n S a step.
-/// With bf16 values and gradients, f32 masters and AdamW a device holds 16/n bytes per
-/// parameter, and the units that are whole.
+/// Sends two all-gathers and a reduce-scatter of S bytes per micro-batch, minus one
+/// all-gather of the last unit: 3(n-1)/n S bytes. Data parallelism sends 2(n-1)/n S a
+/// step. With bf16 values and gradients, f32 masters and AdamW a device holds 16/n bytes
+/// per parameter, plus the gathered units.
 ///
 /// A module may use a parameter of another unit, for example a head that is tied to a
-/// table. That unit is then gathered for it, too. From the second such use on, this
-/// gather is prefetched. Wrap a module in Recompute before you shard the model: then its
-/// unit is gathered once for backward.
+/// table. That unit is then gathered for this module, too. From the second such use on,
+/// this gather is prefetched. Wrap a module in Recompute before you shard the model: then
+/// its unit is gathered only once for backward.
 ///
-/// The ranks need not be all replicas. Hybrid sharding (2304.11277, section 3.2.2) shards
-/// along the line inside a node. The model is declared partial along the line between
-/// nodes, too, and shards are summed along that line at the end of the step. A parameter
-/// that is a tensor-parallel shard is sharded once more.
+/// `line` need not contain all replicas. Hybrid sharding (2304.11277, section 3.2.2)
+/// shards along the line inside a node. Then the model is also declared partial along the
+/// line between nodes, and the shards' gradients are summed along that line at the end of
+/// the step. A parameter that is a tensor-parallel shard is sharded once more.
 ///
-/// Differs: in the paper all parameters outside blocks are one unit, the root, whose
-/// values stay after forward. Each rank must use each unit as often as the others do.
+/// Differs: in the paper all parameters outside blocks are one unit (the root), and its
+/// values stay after forward. Each rank must use each unit the same number of times.
 class FullySharded : public GradientSync {
   public:
-    /// Takes the model's modules, which may have been made without memory
-    /// (ParameterInit::allocate), and puts units in their places. The model must not be
-    /// used after this object is destroyed. Throws UsageError if the parameters are not
-    /// known to be partial along `line`, if those of a module have several types, if
-    /// there are too few to give each rank one element, or if shards on the host would be
-    /// summed along another line, too.
+    /// Wraps the model's modules, which may have been made without memory
+    /// (ParameterInit::allocate). The model must not be used after this object is
+    /// destroyed. Throws UsageError if the parameters are not known to be partial along
+    /// `line`, if the parameters of a module have several types, if there are too few
+    /// elements to give each rank one, or if shards on the host would also be summed
+    /// along another line.
     FullySharded(Device& device, Communicator& line, Sequential& model,
                  const FullyShardedOptions& options = {});
     ~FullySharded() override;
@@ -109,7 +109,7 @@ class FullySharded : public GradientSync {
     std::vector<std::unique_ptr<Unit>> units_;
     std::vector<Layer*> layers_;  ///< in forward's order; the model owns them
     std::unordered_map<const Parameter*, Unit*> unit_of_;
-    Layer* current_ = nullptr;  ///< the one that computes
+    Layer* current_ = nullptr;  ///< the layer that computes
     SumsInTurn in_turn_;
 };
 

@@ -5,33 +5,33 @@
 
 namespace lockstep {
 
-/// Batch norm over a batch that is sharded over the ranks of a line. Its statistics are
-/// those of all ranks' rows, so it gives what one device gives with the whole batch
+/// Batch norm over a batch that is sharded over the ranks of a line. The statistics cover
+/// all ranks' rows, so the result is the same as on one device with the whole batch
 /// (PyTorch's nn.SyncBatchNorm; statistics: Ioffe and Szegedy 2015, 1502.03167,
 /// algorithm 1). Ranks may have different numbers of rows: the numbers are sent with the
-/// sums. A rank without rows takes part with empty tensors, by join_step
-/// (uneven_inputs.hpp).
+/// sums. A rank without rows calls join_step (uneven_inputs.hpp), which takes part with
+/// empty tensors.
 ///
-/// With w columns and n ranks, there are three all-reduces. Forward sums w sums and the
-/// number of rows, then w squared distances from the mean. Backward sums 2 w sums for dx,
-/// unless dx is not needed. Each rank sends 2(n-1)/n (4 w + 1) numbers, f32 if the model
-/// is bf16, in 6(n-1) messages one after another. All of them are exposed: forward and
-/// backward wait for them. infer() sends nothing.
+/// With w columns, there are three all-reduces. The two in forward have w sums and the
+/// number of rows, then w squared distances from the mean. The one in backward has 2 w
+/// sums for dx; it is left out if dx is not needed. Each of n ranks sends 2(n-1)/n
+/// (4 w + 1) numbers (f32 if the model is bf16) in 6(n-1) messages, one after another.
+/// All messages are exposed: forward and backward wait for them. infer() sends nothing.
 ///
-/// Gradients of weight and bias are those of this rank's rows: terms of a sum, as data
-/// parallelism has them of all parameters. Running statistics are the same on all ranks,
-/// bit for bit. The loss must be one of the batch: with weights B_i / B.
+/// The gradients of weight and bias are this rank's terms of a sum, as for all parameters
+/// in data parallelism. Running statistics are the same on all ranks, bit for bit. The
+/// loss must be that of the whole batch: use the weights B_i / B.
 ///
-/// Differs: PyTorch gathers each rank's mean, rstd and number of rows, in n - 1 messages
-/// one after another with (n-1) (2 w + 1) numbers, and every rank combines them. Here
-/// sums travel twice around the ring, but a rank does not send more numbers if there are
-/// more ranks. Throws UsageError, like BatchNorm, for fewer than two rows if there is one
-/// rank. With several ranks one row in all is allowed, as in PyTorch, although its
+/// Differs: PyTorch gathers each rank's mean, rstd and number of rows, and every rank
+/// combines them. Each rank sends (n-1) (2 w + 1) numbers in n - 1 messages, one after
+/// another. Here sums travel twice around the ring, but the numbers per rank do not grow
+/// with n. If there is only one rank, throws UsageError for fewer than two rows, like
+/// BatchNorm. Several ranks may have one row together, as in PyTorch, although its
 /// variance is 0.
 class GlobalBatchNorm : public BatchNorm {
   public:
-    /// The line must outlive the module. All of its ranks must go forward and backward
-    /// together, the same number of times.
+    /// The line must outlive the module. All ranks of the line must run forward and
+    /// backward together, the same number of times.
     GlobalBatchNorm(const ParameterInit& init, Communicator& line, std::int64_t width,
                     const BatchNormOptions& options = {});
 

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// A part of a batch: rows of input and target, and the weight of its loss. With weights
-/// B_i / B the losses of a batch's parts add up to the batch's mean.
+/// A part of a batch: rows of input and target, and the weight of the part's loss. With
+/// the weights B_i / B, the losses of all parts add up to the mean loss of the batch.
 struct MicroBatch {
     Tensor input;
     Tensor target;
@@ -22,9 +22,9 @@ Tensor forward_backward(Device& device, Module& model, const Loss& loss,
                         const MicroBatch& batch, int index = 0,
                         SourceLine at = SourceLine::here());
 
-/// Gradient accumulation: computes the gradient of a large batch from small ones, one
-/// after another, with the activation memory of one. The gradient of a sum is the sum of
-/// the gradients, and backward adds to the gradients that exist.
+/// Gradient accumulation: computes the gradient of a large batch from small batches, one
+/// after another, with the activation memory of one small batch. The gradient of a sum is
+/// the sum of the gradients, and backward adds to the gradients that exist.
 ///
 /// Leaves the sum of weight times gradient in the model's gradients, and returns the sum
 /// of weight times loss, (1). Peak activations are those of one micro-batch. Huang et al.

@@ -13,23 +13,23 @@ namespace lockstep {
 /// parameter of another type. It has at least one parameter.
 struct BucketSizes {
     std::int64_t bytes = std::int64_t{25} << 20;
-    /// For the first bucket, which is small so that it is full early.
+    /// The first bucket's limit. It is small, so that this bucket is full early.
     std::int64_t first_bytes = std::int64_t{1} << 20;
 
     /// One bucket for everything: nothing is sent before the end of backward.
     static constexpr BucketSizes all_in_one() { return {INT64_MAX, INT64_MAX}; }
 };
 
-/// Buckets are sent once a step, in its last micro-batch, or in each backward pass.
+/// When buckets are sent: once a step, in its last micro-batch, or in each backward pass.
 enum class BucketsGo : std::uint8_t { each_step, each_pass };
 
 /// A strategy that sends gradients while backward runs. Gradients lie in buckets, and a
 /// bucket is sent as soon as its last gradient is ready (Li et al. 2020, PyTorch
 /// Distributed, 2006.15704, section 3.2).
 ///
-/// All ranks start buckets in the same order: a bucket that is full early waits for those
-/// before it. If ranks started buckets as they fill, they would call collectives in
-/// different orders as soon as one rank takes another path through the model.
+/// All ranks start buckets in the same order: a full bucket waits for the buckets before
+/// it. If each bucket started as soon as it is full, ranks that take different paths
+/// through the model would call collectives in different orders.
 class GradientBuckets : public GradientSync {
   public:
     using Bucket = std::vector<Parameter*>;
@@ -38,24 +38,24 @@ class GradientBuckets : public GradientSync {
     void begin() override;
 
   protected:
-    /// Fills buckets with the parameters, the last one first, since backward reaches it
-    /// first. `shared_by` is the line that shards buckets, if any; then all parameters of
-    /// a bucket are replicated along the same other lines (placed_alike).
+    /// Fills buckets with the parameters in reverse order, as backward reaches them.
+    /// `shared_by` is the line that shards buckets, if any; then all parameters of a
+    /// bucket are replicated along the same other lines (placed_alike).
     GradientBuckets(std::vector<Parameter*> parameters, const BucketSizes& sizes,
                     BucketsGo go = BucketsGo::each_step,
                     const Communicator* shared_by = nullptr);
 
-    /// Fills the buckets again, in that order; only between steps.
+    /// Fills the buckets again, in that order. Call it only between steps.
     void fill(const std::vector<Parameter*>& order);
-    /// The parameter's gradient of the step is complete. Starts the buckets that it
-    /// fills. Throws UsageError for a second call in a step.
+    /// Called when the parameter's gradient of the step is complete. Starts the buckets
+    /// that are now full. Throws UsageError for a second call in a step.
     void ready(Parameter& parameter) override;
-    /// The same, if buckets are sent in each pass. If a use adds to a gradient that has
-    /// arrived, the next pass begins. Starts the previous pass's remaining buckets first.
+    /// The same for each pass, if buckets are sent in each pass. If a use adds to an
+    /// arrived gradient, a new pass begins: before_use starts the remaining buckets.
     void passed(Parameter& parameter) override;
     void before_use(Parameter& parameter, Use use) override;
-    /// Starts those of the first `count` buckets that have not started, full or not: a
-    /// gradient that nothing was added to is zero.
+    /// Starts the first `count` buckets, except those already started. They need not be
+    /// full: a gradient without any terms is zero.
     void start_first(std::size_t count);
     void start_rest() { start_first(buckets_.size()); }
     /// Parameters whose gradients arrived in this step, or pass, in order of arrival.

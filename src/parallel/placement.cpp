@@ -65,7 +65,7 @@ void declare_replicas_of(Communicator& replicas, Module& model, SourceLine at) {
 
 namespace {
 
-/// Returns those of the axes along which all ranks have the same share of the parameter.
+/// Returns the axes along which all ranks have the same share of the parameter.
 std::vector<std::string> axes_of_copies(const Mesh& mesh, const Parameter& parameter,
                                         const std::vector<std::string>& axes,
                                         SourceLine at) {
@@ -86,8 +86,8 @@ std::vector<std::string> axes_of_copies(const Mesh& mesh, const Parameter& param
     return copies;
 }
 
-/// Throws if ranks along those axes hold copies for another reason: each then has, or
-/// gets, the whole gradient, which would be summed once more.
+/// Throws if ranks along those axes hold copies for another reason. Each of these ranks
+/// then already gets the whole gradient, and a sum would count it once more.
 void require_alike_once(const Mesh& mesh, const Parameter& parameter,
                         const std::vector<std::string>& axes,
                         const std::vector<Communicator*>& lines, SourceLine at) {
@@ -219,7 +219,7 @@ void require_shards(const char* who, const Communicator& line,
 
 namespace {
 
-/// Returns a copy of the tensor on another device: its host, or the device of a host.
+/// Returns a copy of the tensor on `place`: the tensor's host, or the device of a host.
 Tensor moved_to(Device& place, const Tensor& tensor, SourceLine at) {
     Tensor there = place.empty(tensor.shape(), tensor.dtype(), at);
     Device& from = *tensor.device();

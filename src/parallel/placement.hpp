@@ -9,29 +9,29 @@
 namespace lockstep {
 
 // Parameters of a model are placed on a mesh. Their placements decide which gradients are
-// summed over which ranks, and what counts once in a norm.
+// summed over which ranks, and which parameters count only once in a norm.
 
 /// Declares that all ranks of `line` hold copies of these parameters, and must update
-/// them in the same way. Each rank declares this; repeating it has no effect. The line
-/// must outlive the parameters. Costs nothing; see declare_replicas. Throws UsageError if
-/// another kind was declared for the same line.
+/// them in the same way. Each rank of the line calls this; a second call has no effect.
+/// The line must outlive the parameters. Costs nothing; see declare_replicas. Throws
+/// UsageError if another kind was declared for the same line.
 void replicate_over(Communicator& line, const std::vector<Parameter*>& parameters,
                     Placement::Kind kind, SourceLine at = SourceLine::here());
-/// Declares copies of all parameters of a model whose replicas have different
-/// micro-batches or tokens: each rank's gradients are terms of the batch's.
+/// Declares copies of all parameters of a model. The replicas have different
+/// micro-batches or tokens, so each rank's gradients are terms of the batch's gradients.
 void declare_replicas_of(Communicator& replicas, Module& model,
                          SourceLine at = SourceLine::here());
-/// Declares copies for the ranks along all those axes. Parameters that all these ranks
-/// hold have one group; parameters that are sharded along some axes have a line along
-/// each other axis.
+/// The same for the ranks along all those axes. A parameter that all these ranks hold
+/// gets one group with all of them. A parameter that is sharded along some of the axes
+/// gets a line along each of the other axes.
 ///
 ///     declare_replicas_of(mesh, {"dp", "ep"}, *gpt);
 ///
 /// This makes an expert's gradient the sum over the line of "dp", and every other
 /// gradient the sum over the plane of "dp" and "ep". Throws UsageError if a parameter is
-/// sharded along something that is neither a line nor a plane of the mesh, or if ranks
-/// along one of the axes hold copies of it for another reason, as all ranks of a tensor
-/// group do.
+/// sharded along something that is neither a line nor a plane of the mesh. Also throws it
+/// if ranks along one of the axes hold copies for another reason, as all ranks of a
+/// tensor group do.
 void declare_replicas_of(Mesh& mesh, const std::vector<std::string>& axes, Module& model,
                          SourceLine at = SourceLine::here());
 
@@ -50,36 +50,36 @@ void complete_gradients(const std::vector<Parameter*>& parameters,
                         SourceLine at = SourceLine::here());
 
 /// Returns the parameters in groups. All parameters of a group have copies along the same
-/// lines, apart from `except`. Ranks that hold a copy of one then hold copies of its
-/// whole group, whatever other parameters they have. Tied tables at both ends of a
+/// lines, apart from `except`. So a rank with a copy of one parameter has copies of its
+/// whole group, whatever other parameters the rank has. Tied tables at both ends of a
 /// pipeline need this.
 std::vector<std::vector<Parameter*>> placed_alike(
     const std::vector<Parameter*>& parameters, const Communicator& except);
 
-/// Throws UsageError, which begins with `who`, unless all parameters are partial along
-/// the line. A strategy that reduces over the line needs to know this, and norms do, too.
+/// Throws a UsageError that begins with `who` unless all parameters are partial along the
+/// line. Strategies that reduce over the line need this, and norms need it, too.
 void require_partial(const char* who, const Communicator& line,
                      const std::vector<Parameter*>& parameters);
 
-/// Throws UsageError, which begins with `who`, if this rank gets no shard from a strategy
-/// that shards parameters along the line. Also throws if shards on the host have terms
-/// along another line, because those are summed on devices only.
+/// Throws a UsageError that begins with `who` if sharding along the line gives this rank
+/// no shard. Also throws it if shards on the host have terms along another line, because
+/// such terms are summed on devices only.
 void require_shards(const char* who, const Communicator& line,
                     const std::vector<Parameter*>& shards, bool on_host);
 
 /// Returns the sum of squares of all gradients of a model: (1), the same on every rank.
-/// `ranks` are all that hold the model, including all replicas: the mesh's world. Each
-/// calls it with its own parameters; a parameter with copies counts once. One all-reduce
-/// of one number. Throws UsageError if a gradient is partial and was not summed, or if
-/// `ranks` are too few to hold all copies and shards of a parameter.
+/// `ranks` are all ranks that hold the model, including all replicas: the mesh's world.
+/// Each rank calls this with its own parameters; a parameter with copies counts once.
+/// Costs one all-reduce of one number. Throws UsageError if a gradient is partial and was
+/// not summed, or if `ranks` are too few to hold all copies and shards of a parameter.
 Tensor squared_gradient_norm(Device& device, Communicator& ranks,
                              const std::vector<Parameter*>& parameters,
                              SourceLine at = SourceLine::here());
 
-/// If the norm of all gradients is larger than `most`, scales them so that it is `most`
-/// (Pascanu et al. 2013, 1211.5063, section 3.2), as PyTorch's clip_grad_norm_ does,
-/// without a trip to the host. Returns the square of the norm before scaling, (1).
-/// `ranks` and errors are as in squared_gradient_norm.
+/// If the norm of all gradients is larger than `most`, scales the gradients so that their
+/// norm is `most` (Pascanu et al. 2013, 1211.5063, section 3.2). Does the same as
+/// PyTorch's clip_grad_norm_, without a copy to the host. Returns the square of the norm
+/// before scaling, (1). `ranks` and errors are as in squared_gradient_norm.
 Tensor clip_gradients(Device& device, Communicator& ranks,
                       const std::vector<Parameter*>& parameters, double most,
                       SourceLine at = SourceLine::here());

@@ -7,17 +7,17 @@ namespace lockstep {
 
 /// y = x W^T + b with the columns of y sharded, in its plainest form (Shoeybi et al.
 /// 2019, Megatron-LM, 1909.08053, section 3). ColumnParallelLinear
-/// (column_parallel_linear.hpp) gives the same, overlaps its messages, and has options.
+/// (column_parallel_linear.hpp) gives the same y, overlaps its messages, and has options.
 ///
-/// Rank r of t holds block r of the rows of W (out, in), PyTorch's layout, and of b
-/// (out). It computes block r of the columns of y: x (…, in) gives y_r (…, out/t).
+/// Rank r of t holds block r of the rows of W and of b, and computes block r of the
+/// columns of y. W is (out, in), PyTorch's layout; x (…, in) gives y_r (…, out/t).
 /// Forward sends nothing. In backward each rank has only its columns' contribution to dx;
-/// an all-reduce sums these, 2(t-1)/t of dx's bytes. Initial values are those of a Linear
-/// of the same name.
+/// an all-reduce sums the contributions (2(t-1)/t of dx's bytes). Initial values are
+/// those of a Linear of the same name.
 class PlainColumnParallelLinear : public Module {
   public:
-    /// Throws UsageError unless the ranks divide the columns and each holds the whole x.
-    /// Sequence parallelism is refused.
+    /// Throws UsageError unless the ranks divide the columns and each rank has the whole
+    /// x. So sequence parallelism is refused.
     PlainColumnParallelLinear(const ParameterInit& init, TensorParallel& tp,
                               std::int64_t in, std::int64_t out);
 

@@ -35,7 +35,7 @@ void PlainZero1::begin() {
         shard->complete = false;
 }
 
-// Each rank gets the sums of its range.
+// Each rank gets the summed gradients of its range.
 void PlainZero1::finish() {
     replicas_.reduce_scatter(own_range(gradients_, replicas_), gradients_).wait();
     complete_gradients(shards(), &replicas_);

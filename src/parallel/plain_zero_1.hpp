@@ -18,13 +18,13 @@ namespace lockstep {
 /// All values lie in one buffer, all gradients in another. Each of n replicas owns an
 /// equal range of both, and keeps the optimizer's state for that range only. After
 /// backward a reduce-scatter gives each replica the sums of its range. The replica
-/// updates its values, and an all-gather sends them to all. 2(n-1)/n of the parameters'
-/// bytes a step.
+/// updates its values, and an all-gather sends them to all replicas. A step sends
+/// 2(n-1)/n of the parameters' bytes.
 class PlainZero1 : public GradientSync {
   public:
     /// Throws UsageError if the parameters have several dtypes, are not known to be
     /// partial along `replicas`, are placed differently along other lines, or have too
-    /// few elements to give each rank one.
+    /// few elements to give each rank one element.
     PlainZero1(Device& device, Communicator& replicas,
                std::vector<Parameter*> parameters);
 
@@ -37,7 +37,7 @@ class PlainZero1 : public GradientSync {
   private:
     Communicator& replicas_;
     Tensor values_;     ///< of all parameters, padded to a multiple of n
-    Tensor gradients_;  ///< the same
+    Tensor gradients_;  ///< of all parameters, padded like values_
     std::vector<std::unique_ptr<Parameter>> shards_;  ///< parts in this rank's range
 };
 

@@ -121,9 +121,9 @@ void PowerSgd::exchange_factors() {
 }
 // lesson: end
 
-/// If P had a column of zeros, Q has one, too, and would keep it for ever. Numbers that
-/// are too small to change any others bring it back. Their size does not matter, because
-/// P's columns get length 1.
+/// A zero column of P makes the same column of Q zero, and it would stay zero for ever.
+/// So adds random numbers to Q that are too small to change any other number. Their size
+/// does not matter, because P's columns get length 1.
 void PowerSgd::revive(const Matrix& matrix) {
     constexpr double kTooSmallToSee = 1e-20;
     device_.random_normal(matrix.own_q, {options_.seed, name_of_q(*matrix.parameter)}, 0,
@@ -140,7 +140,7 @@ Tensor PowerSgd::gradient_of(const Matrix& matrix) {
     return wide;
 }
 
-/// Returns P q^T in the type of the computation; uses the gradient's memory if it can.
+/// Returns P q^T in the type of the computation; uses the gradient's memory if possible.
 Tensor PowerSgd::product(const Matrix& matrix, const Tensor& q) {
     const Tensor& gradient = matrix.parameter->gradient;
     if (gradient.dtype() != matrix.error.dtype())

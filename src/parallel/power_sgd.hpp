@@ -9,14 +9,14 @@
 namespace lockstep {
 
 struct PowerSgdOptions {
-    std::int64_t r = 2;      ///< columns of the factors: larger is slower, loses less
+    std::int64_t r = 2;      ///< columns of the factors; more are slower, but lose less
     std::uint64_t seed = 0;  ///< for the initial factors; the same on all ranks
 };
 
-/// PowerSGD: data parallelism that does not send the gradient of a matrix (n, m), but two
-/// thin factors P (n, r) and Q (m, r), whose product approximates it. The error of the
-/// approximation is added to the next step's gradient (Vogels, Karimireddy and Jaggi
-/// 2019, 1905.13727, algorithms 1 and 2).
+/// PowerSGD: data parallelism that approximates the gradient of a matrix (n, m) by the
+/// product of two thin factors P (n, r) and Q (m, r), and sends only the factors. The
+/// error of the approximation is added to the next step's gradient (Vogels, Karimireddy
+/// and Jaggi 2019, 1905.13727, algorithms 1 and 2).
 ///
 ///     M = gradient + error            on each rank
 ///     P = sum over ranks of M Q       Q comes from the previous step
@@ -26,36 +26,36 @@ struct PowerSgdOptions {
 ///     gradient = P Q^T                the same bits on all ranks
 ///
 /// The gradient becomes P P^T times the sum of all M: the projection of the sum onto the
-/// r directions that P spans. A sum of rank r or less arrives unchanged. If the sum does
-/// not change, each step comes closer to its best approximation of rank r, because it
-/// starts from the last Q: it is one step of a power iteration. Everything is linear in M
-/// except P, which depends only on the sum. So n ranks do what one rank would do with all
-/// terms. The gradients applied so far and the errors of all ranks add up to all
+/// r directions that P spans. A sum of rank r or less arrives unchanged. Each step starts
+/// from the last Q and is one step of a power iteration. So if the sum stays the same,
+/// the steps approach the sum's best approximation of rank r. Everything is linear in M
+/// except P, which depends only on the sum. So several ranks do the same as one rank with
+/// all terms. The applied gradients plus the errors of all ranks are the sum of all
 /// gradients, except for the rounding of P Q^T if gradients are bf16.
 ///
 /// With k ranks a step sends 2(k-1)/k times r (n + m) elements per matrix, in two
-/// all-reduces: one for all P in one buffer, then one for all Q in another. A matrix is
-/// sent as it is if r (n + m) is not less than n m, and so is every vector; a third
-/// all-reduce sends all of these. Factors and errors have the type in which the parameter
+/// all-reduces: one for all P in one buffer, then one for all Q in another. A third
+/// all-reduce sends everything without factors: every vector, and every matrix with
+/// r (n + m) not less than n m. Factors and errors have the type in which the parameter
 /// is computed: f32 for bf16. A matrix costs 8 n m r flops, plus those that make P
 /// orthonormal. It is read or written ten times, partly while Q is sent. PowerSGD pays
 /// off if memory is more than five times as fast as the network, as it is between nodes.
 /// If a parameter's gradient is also partial along other lines, it is summed along these
-/// at the end.
+/// lines at the end.
 ///
-/// Memory: the error is as large as the matrix, and Q is kept, too. Both are state
-/// between steps, like momentum, and so count as optimizer; no checkpoint has them. P and
-/// this rank's part of Q count as communication.
+/// Memory: the error is as large as the matrix, and Q is kept, too. Both are kept between
+/// steps, like momentum, and count as optimizer; no checkpoint has them. P and this
+/// rank's part of Q count as communication.
 ///
 /// Differs: ranks' terms have their weights already (MicroBatch::weight), so sums replace
 /// the paper's means. Errors are as in the paper: each rank uses its own M and its own
 /// part of Q. The authors' program, like PyTorch's hook, subtracts the P Q^T of all ranks
-/// from each rank's M, which saves a product. The sum of the errors is the same, but
-/// there each error keeps every difference between its rank's gradients and the others'.
-/// Here the part of that difference along P is removed, too, and no error is larger than
-/// its M. If a column of Q becomes zero, because the gradient had fewer directions in a
-/// step, it gets random numbers again; there it stays zero. Any optimizer may take the
-/// place of the paper's.
+/// from each rank's M, which saves a product. The sum of the errors is the same, but each
+/// error then keeps every difference between its rank's gradients and the other ranks'
+/// gradients. Here the part of this difference along P is removed, and no error is larger
+/// than its M. If the gradient had fewer than r directions in a step, a column of Q
+/// becomes zero. Here the column gets random numbers again; in the authors' program it
+/// stays zero. Any optimizer can replace the paper's.
 class PowerSgd : public GradientSync {
   public:
     /// Throws UsageError if the parameters are not known to be partial along `replicas`
@@ -91,7 +91,7 @@ class PowerSgd : public GradientSync {
     Tensor p_;      ///< of all matrices, one after another
     Tensor q_;      ///< as p_
     Tensor own_q_;  ///< as p_
-    Tensor whole_;  ///< all gradients that are sent as they are
+    Tensor whole_;  ///< all gradients that are sent without factors
 };
 
 }  // namespace lockstep

@@ -31,7 +31,7 @@ Tensor RingAttention::do_backward_input(const Tensor& dy, Saved& saved) {
         if (behind.tensor) device().add(d_block, behind.wait());
         behind = ring().hand_on(d_block);
     });
-    put_keys_and_values(dx, behind.wait());  // back at their owner
+    put_keys_and_values(dx, behind.wait());  // the gradients are back at their owner
     drop_online_attention(saved);
     return dx;
 }

@@ -9,20 +9,20 @@ namespace lockstep {
 /// 2310.01889, section 3):
 ///
 ///     for each rank's block of keys and values, own first:
-///         hand it on, and meanwhile attend to it by the online softmax
+///         send it to the next rank, and meanwhile attend to it by the online softmax
 ///
-/// Beside x, holds two blocks of keys and values, the current one and the next, and no
-/// scores: it saves x, y and log_sum_exp (b, a, s/N). Backward sends the blocks around
-/// again and recomputes the weights. The gradients of a block follow it from rank to
-/// rank, and each rank adds its part, until they return to the block's owner. At most
-/// three blocks of gradients are held: the current block's, the previous block's, which
-/// is being sent, and the one that arrives to be added.
+/// Beside x, a rank holds two blocks of keys and values (the current and the next block)
+/// and no scores. Saves x, y and log_sum_exp (b, a, s/N). Backward sends the blocks
+/// around again and recomputes the weights. The gradients of a block follow the block
+/// from rank to rank. Each rank adds its part, until the gradients return to the block's
+/// owner. A rank holds at most three blocks of gradients: the current block's, the
+/// previous block's (being sent), and the arriving one.
 ///
-/// With e = (s/N) b g width, each rank sends 2(N-1) e elements in N-1 messages forward,
-/// and 2(N-1) e + 2N e in 2N-1 messages backward: the gradients take one more hop, to the
-/// owner. (If there is only one rank, it sends nothing.) Each rank computes the pairs
-/// that its queries see. If causal and contiguous, rank r computes those of r + 1/2
-/// blocks; in zigzag order all ranks compute the same number.
+/// With e = (s/N) b g width, each rank sends 2(N-1) e elements in N-1 messages forward.
+/// Backward needs 2(N-1) e + 2N e elements in 2N-1 messages, because the gradients make
+/// one more hop, to the owner. (A single rank sends nothing.) Each rank computes the
+/// pairs that its queries see. If causal, in contiguous order rank r computes the pairs
+/// of r + 1/2 blocks; in zigzag order all ranks compute the same number of pairs.
 class RingAttention : public ContextAttention {
   public:
     using ContextAttention::ContextAttention;

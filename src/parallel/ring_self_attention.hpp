@@ -9,17 +9,17 @@ namespace lockstep {
 /// then each rank has a whole row block of scores. After the softmax, values travel once
 /// around; then each rank has its output.
 ///
-/// Holds and saves weights (b, a, s/N, s): N times fewer than one device, but their
-/// number still grows with the square of the sequence. For a moment forward also holds
-/// the scores. Backward also holds the gradients of both, and the gradient of all keys,
-/// or of all values, (s, b, g width). All scores are computed, and charged, causal or
-/// not. So the order of tokens does not change the balance: any order will do.
+/// Holds and saves weights (b, a, s/N, s), 1/N of those on one device. But their number
+/// still grows with the square of the sequence. Forward also holds the scores for a short
+/// time. Backward also holds the gradients of weights and scores, and the gradient of all
+/// keys or of all values, (s, b, g width). All scores are computed and charged, even if
+/// attention is causal. So all ranks have the same work, whatever the order of tokens.
 ///
 /// With e = (s/N) b g width, each rank sends 2(N-1) e elements forward in 2(N-1)
-/// messages. Backward sends 6(N-1) e. Values and keys travel once around again: 2(N-1) e.
-/// The gradients of all values and of all keys take an all-reduce each, 2(N-1) e, and a
-/// rank then keeps its own part. That is 8(N-1) e in all. (A reduce-scatter would send
-/// half of an all-reduce.)
+/// messages. Backward sends 6(N-1) e: values and keys travel around once more, 2(N-1) e.
+/// The gradients of all values and of all keys need one all-reduce each, 2(N-1) e; a rank
+/// then keeps its own part. Both passes together send 8(N-1) e. (A reduce-scatter would
+/// send half of an all-reduce.)
 ///
 /// Differs: in the paper keys have the same number of heads as queries, there are no
 /// causal masks, and a rank computes after each hop; here it computes during the hop.
@@ -31,7 +31,7 @@ class RingSelfAttention : public ContextAttention {
     Tensor do_forward(const Tensor& x, Saved& saved) override;
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
 
-    /// destination = this rank's rows of weights^T rows, summed over all ranks.
+    /// destination = this rank's rows of weights^T `rows`, summed over all ranks.
     void reduce_own(const Heads& destination, const Tensor& weights, const Heads& rows,
                     double factor) const;
 };

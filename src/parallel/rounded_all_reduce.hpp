@@ -9,27 +9,26 @@
 namespace lockstep {
 
 /// Data parallelism that sends gradients in bf16, with half the bytes of f32. A full
-/// bucket is rounded into a buffer, which is all-reduced while backward runs; at the end
-/// the sums are widened again (Kalamkar et al. 2019, 1905.12322, section 3, defines the
-/// format; PyTorch's bf16_compress_hook sends in this way).
+/// bucket is rounded into a buffer. This buffer is all-reduced while backward runs, and
+/// its sums are converted back at the end (format: Kalamkar et al. 2019, 1905.12322,
+/// section 3; PyTorch's bf16_compress_hook does the same).
 ///
 /// Sends 2(n-1)/n times 2 bytes per element, in one all-reduce per bucket. Gradients
-/// become views of the buckets; the bf16 buffers, 2 bytes per element, count as
+/// become views of the buckets; the bf16 buffers (2 bytes per element) count as
 /// communication. If a parameter's gradient is also partial along other lines, it is
-/// summed along these at the end, in its own type.
+/// summed along these lines at the end, in its own type.
 ///
 /// Rounding error: the cast rounds rank i's term t of an element. On the way around the
 /// ring, each of the n-1 additions rounds its result. Each rounding multiplies by 1 + d
-/// with |d| <= u = 2^-8, half of bf16's epsilon, and a term goes through n roundings at
-/// most:
+/// with |d| <= u = 2^-8, half of bf16's epsilon. A term is rounded at most n times:
 ///
-///     |what arrives - sum of t| <= ((1 + u)^n - 1) * sum of |t|
+///     |result - sum of t| <= ((1 + u)^n - 1) * sum of |t|
 ///
-/// if nothing leaves bf16's range, which is f32's (Higham 2002, Accuracy and Stability of
-/// Numerical Algorithms, section 4.2). That is about n u of the sum if all terms have one
-/// sign. The ring decides the order of the additions, another one for each chunk of the
-/// buffer. A term that is less than u of what it is added to may vanish. All ranks get
-/// the same bits.
+/// This holds if no number leaves bf16's range, which is f32's (Higham 2002, Accuracy and
+/// Stability of Numerical Algorithms, section 4.2). The bound is about n u times the sum
+/// if all terms have the same sign. The ring decides the order of the additions; each
+/// chunk of the buffer has another order. A term may vanish if it is added to a number
+/// more than 1/u times as large. All ranks get the same bits.
 class RoundedAllReduce : public GradientBuckets {
   public:
     /// Throws UsageError if the parameters are not known to be partial along `replicas`,

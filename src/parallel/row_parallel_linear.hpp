@@ -7,17 +7,17 @@
 
 namespace lockstep {
 
-/// y = x W^T + b with the columns of x sharded: rank r holds block r of the columns of x
-/// and of W (out, in), so each rank has one term of the sum y (Shoeybi et al. 2019,
-/// 1909.08053, section 3):
+/// y = x W^T + b with the columns of x sharded (Shoeybi et al. 2019, 1909.08053,
+/// section 3). Rank r holds block r of the columns of x and of W (out, in), so each rank
+/// has one term of the sum y:
 ///
 ///     y = the sum of x_r W_r^T over r, + b;  dx_r = dy W_r
 ///
-/// The bias is added once, to the sum; every rank holds it. Forward sends g's all-reduce,
-/// backward nothing. With sequence parallelism forward sends a reduce-scatter and
-/// backward an all-gather. x (…, in/t) gives y (…, out). Saves x; between the two halves
-/// of backward also dy, whole and as it came. Initial values are those of a Linear of the
-/// same name.
+/// The bias is added once, to the sum; every rank holds the bias. Forward sends g's
+/// all-reduce; backward sends nothing. With sequence parallelism forward sends a
+/// reduce-scatter and backward an all-gather. x (…, in/t) gives y (…, out). Saves x, and
+/// between the two halves of backward also dy, both whole and as passed in. Initial
+/// values are those of a Linear of the same name.
 class RowParallelLinear : public Module {
   public:
     /// Throws UsageError unless the ranks divide the columns of x.
@@ -25,7 +25,7 @@ class RowParallelLinear : public Module {
                       std::int64_t out, bool bias = true);
 
     Parameter& weight() { return weight_; }
-    /// Null if the layer has none.
+    /// Null if the layer has no bias.
     Parameter* bias() { return bias_ ? &*bias_ : nullptr; }
 
   private:

@@ -17,8 +17,8 @@ Shape with_extent(const Shape& shape, int dimension, std::int64_t extent) {
 
 namespace {
 
-/// The tensor as a matrix whose rows are all dimensions before the scattered one. A
-/// rank's part is a range of columns.
+/// A tensor seen as a matrix: its rows are all dimensions before the scattered dimension.
+/// A rank's part is a range of columns.
 struct Cut {
     Cut(const DealtTensor& dealt, int parts)
         : whole(dealt.shape), dimension(dealt.dimension), ranks(parts) {
@@ -30,7 +30,7 @@ struct Cut {
     Shape part(int rank) const {
         return with_extent(whole, dimension, chunk_of(rank).count);
     }
-    /// Returns a view, as such a matrix, of a tensor with any extent along the dimension.
+    /// Views a tensor as such a matrix. Its extent along the dimension may differ.
     Tensor matrix(const Tensor& tensor) const {
         return tensor.reshaped({rows, tensor.shape()[dimension] * inner});
     }

@@ -5,9 +5,9 @@
 
 namespace lockstep {
 
-/// A tensor that a root scatters along one of its dimensions, or gathers from all ranks;
-/// other ranks need not have it. Parts are ranges of indices along the dimension, as
-/// chunk() cuts it; no message is sent for an empty part.
+/// A tensor that the root rank scatters along one dimension, or gathers from all ranks.
+/// Other ranks need not have the whole tensor. Parts are ranges of indices along the
+/// dimension, as chunk() cuts it; no message is sent for an empty part.
 struct DealtTensor {
     Shape shape;
     int dimension;
@@ -17,15 +17,15 @@ struct DealtTensor {
 /// Returns the shape with another extent along the dimension.
 Shape with_extent(const Shape& shape, int dimension, std::int64_t extent);
 
-/// The root scatters `whole`; other ranks do not give it. Returns this rank's part. The
+/// The root scatters `whole`; on other ranks it is empty. Returns this rank's part. The
 /// root copies the tensor once, and sends (n-1)/n of it, in one message to each other
 /// rank.
 Tensor scatter_along(Device& device, Communicator& group, const DealtTensor& dealt,
                      const Tensor& whole, int root = 0,
                      SourceLine at = SourceLine::here());
 
-/// Gathers the parts; returns the whole tensor on the root, and none elsewhere. The root
-/// receives (n-1)/n of the tensor, and copies it once.
+/// Gathers the parts. Returns the whole tensor on the root, and an empty tensor
+/// elsewhere. The root receives (n-1)/n of the tensor, and copies it once.
 Tensor gather_along(Device& device, Communicator& group, const DealtTensor& dealt,
                     const Tensor& part, int root = 0, SourceLine at = SourceLine::here());
 

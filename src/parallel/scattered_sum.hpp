@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Gradients that several ranks have terms of, and this rank's share of their sums.
+/// Gradients with terms on several ranks, and this rank's share of the summed gradients.
 struct SummedShare {
     Tensor whole;  ///< (n x the share's elements), this rank's terms
     Tensor share;  ///< on the device or on its host; may have its own type
@@ -16,12 +16,12 @@ struct SummedShare {
 
 /// A running reduce-scatter of several gradients in one message. Each rank of a line gets
 /// the sums of its shares. The sums have the shares' type: bf16 gradients can be summed
-/// in f32, from a cast copy of them. The sums replace the shares' values, or are added to
-/// them, for gradients of several micro-batches.
+/// in f32, from a cast copy. The sums replace the shares' values or, for gradients of
+/// several micro-batches, are added to them.
 ///
-/// A share on the host gets its sum by a copy, which starts when finish() is called.
-/// Keeps the whole gradients until then, and what is copied until settle(). Sends
-/// (n-1)/n of the gradients' bytes.
+/// If a share is on the host, finish() starts a copy of its sum to the host. The whole
+/// gradients are kept until finish(), and the copied sums until settle(). Sends (n-1)/n
+/// of the gradients' bytes.
 class ScatteredSum {
   public:
     bool is_on_its_way() const { return sums_.has_value(); }
@@ -51,22 +51,22 @@ class ScatteredSum {
     std::vector<Copy> copies_;
 };
 
-/// Sums that follow one another during backward. Before one starts, the previous one is
-/// finished, and the one before that has arrived on the host. So beside the gradients
-/// that backward fills, the whole gradients of one sum are held, and the shares of two
-/// sums are on their way to the host. The sums must outlive this object.
+/// Sums that follow one another during backward. Before a sum starts, the previous sum is
+/// finished, and the sum before that has arrived on the host. So beside the gradients
+/// that backward fills, the device holds the whole gradients of one sum, and the shares
+/// of two sums that are being copied to the host. The sums must outlive this object.
 class SumsInTurn {
   public:
     /// Makes room for `next`, which is started after this call.
     void before(ScatteredSum& next, SourceLine at = SourceLine::here());
-    /// After this call the program never waits for copies to the host. All of them are
-    /// kept until each sum is settled.
+    /// After this call the program never waits for copies to the host. Each sum keeps its
+    /// copies until it is settled.
     void let_program_go_on() { program_waits_ = false; }
     /// Makes the device wait for the last sum.
     void finish(SourceLine at = SourceLine::here());
 
   private:
-    ScatteredSum* last_ = nullptr;         ///< the last one that was started
+    ScatteredSum* last_ = nullptr;         ///< the last sum that was started
     ScatteredSum* before_last_ = nullptr;  ///< may still be copied to the host
     bool program_waits_ = true;
 };

@@ -5,18 +5,18 @@
 namespace lockstep {
 
 /// Megatron's sequence parallelism. Outside regions, tensor parallelism keeps the same
-/// activations on every rank. Here each rank keeps only s/t of the sequence, since norms,
-/// sums and dropout work token by token. An all-reduce is a reduce-scatter and an
-/// all-gather. Here leaving a region does the first, and entering the next region does
-/// the second (Korthikanti et al. 2022, 2205.05198, section 4.2.2):
+/// activations on every rank. Here each rank keeps only s/t of the sequence, because
+/// norms, sums and dropout work token by token. An all-reduce is a reduce-scatter and an
+/// all-gather. Here leaving a region runs the reduce-scatter, and entering the next
+/// region runs the all-gather (Korthikanti et al. 2022, 2205.05198, section 4.2.2):
 ///
 ///     enter   forward: all-gather       backward: reduce-scatter
 ///     leave   forward: reduce-scatter   backward: all-gather
 ///
-/// It sends the same bytes and needs less memory. Layers save only their part of a
-/// region's input, and gather it again for the weight's gradient: one more all-gather for
-/// each entry, as in the paper. Parameters outside regions see only this rank's tokens,
-/// so their gradients are partial.
+/// The bytes are the same as with all-reduces, and less memory is needed. Layers save
+/// only their part of a region's input, and gather the whole input again for the weight's
+/// gradient: one more all-gather for each entry, as in the paper. Parameters outside
+/// regions see only this rank's tokens, so their gradients are partial.
 ///
 /// Ring self-attention and context parallelism are something else: they shard the
 /// sequence within attention, too.

@@ -31,7 +31,7 @@ std::vector<Parameters> deal_whole(Parameters parameters, std::size_t servers) {
     return own;
 }
 
-/// Returns the parameters of a bucket that a server has.
+/// Returns which of the bucket's parameters the server has.
 Parameters common(const Parameters& bucket, const Parameters& of_server) {
     Parameters both;
     std::ranges::copy_if(bucket, std::back_inserter(both), [&](Parameter* parameter) {

@@ -19,20 +19,20 @@ enum class ServerDeal : std::uint8_t {
     ranges
 };
 
-/// Says which rank serves which part of a model's parameters. They lie in buckets; a
-/// server has one range of elements of a bucket, or none.
+/// Says which rank serves which part of a model's parameters. The parameters lie in
+/// buckets; a server has at most one range of elements of each bucket.
 ///
-/// Values and gradients become views of one buffer each. A rank that does not train keeps
-/// only what it serves.
+/// Values become views of one buffer, gradients of another. A rank that does not train
+/// keeps only the parts that it serves.
 class ServerShares {
   public:
-    /// `servers` are ranks of the group. Placements along the group say that a rank's
-    /// part is a shard.
+    /// `servers` are ranks of the group. The parts that this rank serves are declared as
+    /// shards along the group.
     ServerShares(Device& device, const Communicator& group,
                  const std::vector<std::vector<Parameter*>>& buckets,
                  const std::vector<int>& servers, ServerDeal deal, bool keeps_all);
 
-    /// Returns whether the rank serves anything of the bucket.
+    /// Returns whether the rank serves a part of the bucket.
     bool has(std::size_t bucket, int rank) const { return range(bucket, rank).count > 0; }
     /// Return the part of the bucket that the rank serves, (elements).
     Tensor values(std::size_t bucket, int rank) const;
@@ -60,7 +60,7 @@ class ServerShares {
     int rank_;
     Tensor values_;
     Tensor gradients_;
-    /// The range of the whole buffers that a server has; by bucket, by rank.
+    /// Each server's range of the whole buffers; by bucket, by rank.
     std::vector<std::vector<Chunk>> ranges_;
     /// Where each bucket's part begins, if the rank keeps only its own parts.
     std::vector<std::int64_t> own_begin_;

@@ -17,17 +17,17 @@ struct ServerPlan {
     using Deal = ServerDeal;
 
     std::vector<int> servers{};  ///< ranks of the group
-    std::vector<int> workers{};  ///< ranks of the group; if empty, all
+    std::vector<int> workers{};  ///< ranks of the group; all ranks if empty
     Deal deal = Deal::ranges;
     /// With smaller buckets, gradients are pushed while backward runs, and a server that
-    /// is no worker steps and answers bucket by bucket.
+    /// is not a worker updates and answers bucket by bucket.
     BucketSizes sizes = BucketSizes::all_in_one();
 };
 
 /// Several synchronous parameter servers; each has a part of the parameters (Li et al.
 /// 2014, Scaling Distributed Machine Learning with the Parameter Server, OSDI,
-/// section 4.3). A worker pushes its gradients to the servers of the parameters. A server
-/// sums those of all workers and steps; then all workers pull the new values.
+/// section 4.3). A worker pushes each gradient to the parameter's server. A server sums
+/// the gradients of all workers and steps; then all workers pull the new values.
 ///
 ///     ShardedServer sync(device, group, model.parameters(), {.servers = {0, 1}});
 ///     AdamW optimizer(sync.shards());
@@ -36,33 +36,33 @@ struct ServerPlan {
 ///     else
 ///         sync.serve(optimizer);
 ///
-/// With n workers and k servers, S bytes of parameters: a worker that is no server sends
-/// and receives S; a server that is no worker sends and receives n S / k. If each of n
-/// workers serves one range, it sends and receives 2 (n-1)/n S, in 2(n-1) messages: this
-/// is a reduce-scatter and an all-gather, written by hand. If servers are extra machines,
-/// the busiest link may carry less than in an all-reduce: n/k S instead of 2 (n-1)/n S.
-/// Jiang et al. 2020 (BytePS, OSDI, section 3) use idle machines for this. Messages are
-/// sent in rounds. In a round each worker has at most one server, and each server at most
-/// one worker: a push takes max(n, k) messages of S/k one after another, and so does a
-/// pull.
+/// With n workers, k servers and S bytes of parameters: a worker that is not a server
+/// sends and receives S; a server that is not a worker sends and receives n S / k. If
+/// each worker serves one range, each rank sends and receives 2 (n-1)/n S in 2(n-1)
+/// messages: this is a reduce-scatter and an all-gather, written by hand. If servers are
+/// extra machines, the busiest link may carry less than in an all-reduce: n/k S instead
+/// of 2 (n-1)/n S. Jiang et al. 2020 (BytePS, OSDI, section 3) use idle machines for
+/// this. Messages are sent in rounds. In a round each worker has at most one server, and
+/// each server has at most one worker. So a push needs max(n, k) messages of S/k, one
+/// after another, and so does a pull.
 ///
-/// Pushes and pulls have a communicator each, so that an unanswered pull does not block a
-/// push. All ranks use the two in one order, as NCCL requires. If no server is a worker,
-/// a bucket's pull comes after the next bucket's push, so that values travel while
-/// backward runs; else all pulls come after all pushes. Values and gradients become views
-/// of one buffer each. A server that is no worker keeps only its part of them. A server
-/// holds the gradients that arrive, the other ranks' terms of its part, until they are
-/// added.
+/// Pushes have one communicator and pulls another, so that an unanswered pull does not
+/// block a push. All ranks use the two in the same order, as NCCL requires. If no server
+/// is a worker, a bucket's pull comes after the next bucket's push, so that values travel
+/// while backward runs; otherwise all pulls come after all pushes. Values become views of
+/// one buffer, gradients of another. A server that is not a worker keeps only its part of
+/// these buffers. A server holds the arriving gradients (the other ranks' terms of its
+/// part) until they are added.
 class ShardedServer : public GradientBuckets {
   public:
-    /// Each rank of the group makes it, with the same plan. Throws UsageError if the plan
-    /// names no server, names a rank twice, or names a rank that the group does not have.
+    /// Each rank of the group calls this with the same plan. Throws UsageError if the
+    /// plan names no server, names a rank twice, or names a rank outside the group.
     ShardedServer(Device& device, Communicator& group, std::vector<Parameter*> parameters,
                   const ServerPlan& plan);
 
     bool works() const { return place_in(workers_).has_value(); }
     bool serves() const { return place_in(servers_).has_value(); }
-    /// The parameters that it serves. After finish() their gradients are the batch's.
+    /// Parameters that this rank serves. After finish() they have the batch's gradients.
     std::vector<Parameter*> shards() const override { return shares_->served(); }
 
     void begin() override;
@@ -70,7 +70,7 @@ class ShardedServer : public GradientBuckets {
     /// Throws UsageError if the optimizer has other parameters than the served ones.
     void update(Optimizer& optimizer) override;
     const char* unsaved() const override { return "the state that its servers have"; }
-    /// Runs one step of a server that is no worker.
+    /// Runs one step of a server that is not a worker.
     void serve(Optimizer& optimizer);
 
   private:

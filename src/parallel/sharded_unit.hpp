@@ -13,11 +13,11 @@ namespace lockstep {
 /// How a unit's parameters are cut into shards.
 enum class ShardBy : std::uint8_t {
     /// Shards each parameter by its rows, padded to a multiple of n, as FSDP2 does. Sends
-    /// one message per parameter, all in one group. Copies nothing.
+    /// one message per parameter, all messages in one group. Copies nothing.
     rows,
-    /// The same shards, but one message for the whole unit. Each parameter's rows are
-    /// copied out of the gathered message, and gradients are copied into the message that
-    /// is scattered, as in FSDP2.
+    /// The same shards, but one message for the whole unit, as in FSDP2. Each parameter's
+    /// rows are copied out of the gathered message, and gradients are copied into the
+    /// scattered message.
     packed_rows,
     /// All parameters lie one after another in one buffer, and each rank has an equal
     /// range of it, as in FSDP1. Needs at most n - 1 elements of padding per unit, and
@@ -30,8 +30,8 @@ class ShardedUnit {
   public:
     struct Options {
         ShardBy shard_by = ShardBy::rows;
-        std::optional<DType> reduce_in;  ///< the parameters' own by default
-        Device* home = nullptr;          ///< where the shards live; null: the device
+        std::optional<DType> reduce_in;  ///< by default the parameters' own type
+        Device* home = nullptr;          ///< where the shards live; if null, the device
     };
 
     /// Makes the shards, from the parameters' values or from their initial numbers, and
@@ -44,12 +44,12 @@ class ShardedUnit {
 
     /// If shards live on the host, starts to copy this rank's shards to the device.
     void fetch();
-    /// Starts the all-gather of values, unless it was started. The program waits for the
-    /// copy that fetch() starts.
+    /// Starts the all-gather of values, unless it was started. The program first waits
+    /// for the copy that fetch() started.
     void gather();
-    /// Makes the device wait for the values, which then stay until close().
+    /// Makes the device wait for the values. The values then stay until close().
     void open();
-    /// Releases the values, unless another use has them open, or they are to be kept.
+    /// Releases the values, unless another use still has them open, or `keep` is true.
     void close(bool keep);
     /// Releases values that are gathered or still arriving, even if they were kept.
     void drop();
@@ -57,18 +57,18 @@ class ShardedUnit {
     /// Makes gradients, as zeros, unless they exist.
     void make_gradients();
     bool has_gradients() const { return has_gradients_; }
-    /// Starts to sum the gradients into the shards, and releases them when that is done.
+    /// Starts to sum the gradients into the shards; releases the gradients after the sum.
     void reduce(bool adds);
     ScatteredSum& sum() { return sum_; }
 
   private:
-    /// Parameters of one type, one after another in a whole that ranks shard.
+    /// Parameters of one type, one after another in a tensor that the ranks shard.
     struct Piece {
         std::vector<Parameter*> parameters;
         std::int64_t share = 0;   ///< elements of each rank
         std::int64_t offset = 0;  ///< in the shares of all pieces
         std::vector<std::unique_ptr<Parameter>> shards{};
-        Tensor values{};     ///< whole, padded; none if released
+        Tensor values{};     ///< whole, padded; empty if released
         Tensor gradients{};  ///< the same
     };
     void cut(const Options& options);
@@ -78,7 +78,7 @@ class ShardedUnit {
     Tensor share_of(const Tensor& shares, const Piece& piece) const {
         return shares.slice(piece.offset, piece.share);
     }
-    /// Makes one of each parameter's tensors a view of its piece's whole, or none.
+    /// Makes `member` of each parameter a view of `whole`; empty if `whole` is empty.
     void show(const Piece& piece, const Tensor& whole, Tensor Parameter::*member);
     void unpack();
     Tensor packed_gradients();

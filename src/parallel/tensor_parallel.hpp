@@ -8,21 +8,21 @@
 
 namespace lockstep {
 
-/// Tensor parallelism: ranks shard the weights of each layer, and all work on the same
-/// micro-batch. In a region, between a column-parallel and a row-parallel layer, each
-/// rank has its own columns or heads. Outside, every rank holds all activations. Entering
-/// a region is f, leaving it is g, a conjugate pair (Shoeybi et al. 2019, Megatron-LM,
-/// 1909.08053, section 3):
+/// Tensor parallelism: ranks shard the weights of each layer, and all ranks work on the
+/// same micro-batch. Between a column-parallel and a row-parallel layer (in a region),
+/// each rank has its own columns or heads. Outside regions, every rank holds all
+/// activations. f enters a region and g leaves it; they are a conjugate pair (Shoeybi
+/// et al. 2019, Megatron-LM, 1909.08053, section 3):
 ///
 ///     f   forward: nothing      backward: all-reduce
 ///     g   forward: all-reduce   backward: nothing
 ///
 /// Backward of f sums, because all ranks read the whole x. Forward of g sums, because
-/// each rank has only its terms of the sum y. With t ranks each sends 2(t-1)/t of the
-/// tensor's bytes for f or g.
+/// each rank has only its terms of the sum y. With t ranks, each rank sends 2(t-1)/t of
+/// the tensor's bytes for f, and the same for g.
 ///
-/// Layers refer to this object, and it refers to the device and the group. Each must
-/// outlive what refers to it.
+/// The device and the group must outlive this object, and this object must outlive its
+/// layers.
 class TensorParallel {
   public:
     TensorParallel(Device& device, Communicator& group)
@@ -36,32 +36,32 @@ class TensorParallel {
     int size() const { return group_.size(); }
     int rank() const { return group_.rank(); }
 
-    /// f. Only starts messages: what comes next may not need to wait. Backward reduces dx
-    /// in place, so the caller must own it.
+    /// f. Only starts messages, so that the caller can do other work before it waits.
+    /// Backward reduces dx in place, so the caller must own dx.
     virtual Arriving enter(const Tensor& x);
     virtual Arriving enter_backward(const Tensor& dx);
     /// g, in place: the caller must own `partial`.
     virtual Tensor leave(const Tensor& partial);
     virtual Tensor leave_backward(const Tensor& dy);
 
-    /// Return whether a rank holds only a stretch of the sequence outside regions, and
-    /// which tokens it holds there: all, or its stretch.
+    /// splits_sequence() returns whether a rank holds only a stretch of the sequence
+    /// outside regions; token_deal() returns which tokens it holds there.
     virtual bool splits_sequence() const { return false; }
     TokenDeal token_deal() const {
         if (!splits_sequence()) return {};
         return {TokenOrder::contiguous, size(), rank()};
     }
 
-    /// A layer calls these for its parameters. Outside regions all ranks hold the same
-    /// parameters and must update them in the same way; inside, each rank has its own
-    /// part. Gradients of replicated parameters are whole if every rank has seen all
-    /// tokens, else partial.
+    /// A layer calls replicate() for its parameters outside regions: all ranks hold them
+    /// and must update them in the same way. It calls shard() inside regions, where each
+    /// rank has its own part. Gradients of replicated parameters are whole if every rank
+    /// has seen all tokens; otherwise they are partial.
     void replicate(const std::vector<Parameter*>& parameters,
                    SourceLine at = SourceLine::here());
     void shard(Parameter& parameter, SourceLine at = SourceLine::here());
 
-    /// Returns this rank's share of `count` rows, columns or heads. Throws UsageError,
-    /// which begins with `layer`, unless all ranks get the same number.
+    /// Returns this rank's share of `count` rows, columns or heads. Throws a UsageError
+    /// that begins with `layer` unless all ranks get the same number.
     std::int64_t share(const std::string& layer, const char* unit,
                        std::int64_t count) const;
 

@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-/// Wraps `make`. The module that it makes is outside regions: every rank has all of it.
+/// Wraps `make` for a module outside regions: every rank has the whole module.
 template <typename Make>
 Make replicated(TensorParallel& tp, Make make) {
     return [&tp, make](const ParameterInit& init, const auto&... sizes) {

@@ -11,12 +11,12 @@
 namespace lockstep {
 
 /// A strategy of data parallelism, as a training step sees it. It decides how gradients
-/// are summed over the ranks that have terms of them, and which rank updates what.
+/// are summed over the ranks that have terms of them, and what each rank updates.
 ///
 /// In each step a training loop or a pipeline calls begin(), then backward, then finish()
-/// and update(). Backward tells the strategy of each gradient as soon as it is complete.
-/// Parameters must outlive the strategy. A gradient that is whole on this rank after
-/// finish() is marked as such (Parameter::complete).
+/// and update(). Backward tells the strategy when each gradient is complete. Parameters
+/// must outlive the strategy. finish() marks the gradients that are whole on this rank
+/// (Parameter::complete).
 class GradientSync {
   public:
     explicit GradientSync(std::vector<Parameter*> parameters);
@@ -25,8 +25,8 @@ class GradientSync {
     GradientSync& operator=(const GradientSync&) = delete;
 
     const std::vector<Parameter*>& parameters() const { return parameters_; }
-    /// The parameters that this rank updates: all of them, or this rank's shards if ranks
-    /// shard them. Norms, records and checkpoints use these.
+    /// The parameters that this rank updates: all of them, or this rank's shards. Norms,
+    /// records and checkpoints use these.
     virtual std::vector<Parameter*> shards() const { return parameters_; }
 
     /// A step begins; gradients are set to zero next.
@@ -34,32 +34,32 @@ class GradientSync {
     /// The step's last backward is done. Waits until the gradients, or this rank's shard
     /// of them, are those of the batch.
     virtual void finish() = 0;
-    /// Runs one step of the optimizer, and what must follow it on other ranks.
+    /// Runs one step of the optimizer, and sends new values to other ranks if needed.
     virtual void update(Optimizer& optimizer);
-    /// After update() new values from other ranks may still be arriving; modules wait for
-    /// them. Any other reader of values must call this first.
+    /// After update() new values from other ranks may still be arriving. Modules wait for
+    /// them; any other reader of values must call this first.
     virtual void wait_for_values() {}
 
     /// The shards have new values, from a checkpoint: sends them to the model, as after
     /// an update.
     virtual void send_values() {}
-    /// Returns the state that the strategy keeps between steps and that no checkpoint
-    /// has; null if there is none.
+    /// Names the state that the strategy keeps between steps and that a checkpoint does
+    /// not save; null if there is none.
     virtual const char* unsaved() const { return nullptr; }
 
   protected:
-    /// Throws UsageError, which begins with `who`, unless the optimizer has exactly the
-    /// shards. Strategies in a CombinedSync leave this check to it.
+    /// Throws a UsageError that begins with `who` unless the optimizer has exactly the
+    /// shards. A CombinedSync checks this for its strategies; their own calls do nothing.
     void require_shards_of(const char* who, const Optimizer& optimizer) const;
 
   private:
     friend class CombinedSync;
-    /// The gradient has its last contribution in a backward pass.
+    /// Called when the gradient has its last contribution of a backward pass.
     virtual void passed(Parameter& /*parameter*/) {}
-    /// The gradient has its last contribution in the step, over all micro-batches: its
-    /// reduction can start while backward runs.
+    /// Called when the gradient has its last contribution of the step, over all
+    /// micro-batches: its reduction can start while backward runs.
     virtual void ready(Parameter& /*parameter*/) {}
-    /// A module is about to use the parameter, or has done so.
+    /// Called when a module is about to use the parameter, or has used it.
     virtual void before_use(Parameter& /*parameter*/, Use /*use*/) {}
     virtual void after_use(Parameter& /*parameter*/, Use /*use*/) {}
 
@@ -69,8 +69,8 @@ class GradientSync {
 };
 
 /// The simplest strategy: after backward, one all-reduce per parameter along each axis
-/// where its gradient is partial. It relies on declared placements: declare replicas
-/// first (declare_replicas_of), else nothing is reduced.
+/// along which its gradient is partial. Declare replicas first (declare_replicas_of);
+/// without declared placements nothing is reduced.
 class AllReduceSync : public GradientSync {
   public:
     using GradientSync::GradientSync;
@@ -99,10 +99,10 @@ class CombinedSync : public GradientSync {
     std::vector<std::unique_ptr<GradientSync>> syncs_;
 };
 
-/// Runs one step of training: micro-batches whose weights, over all ranks, make the mean
-/// that you want, then one update. Returns the loss of this rank's micro-batches, (1).
-/// The batch's loss is the sum over the ranks that have different micro-batches. Leaves
-/// gradients as the strategy leaves them.
+/// Runs one step of training: all micro-batches, then one update. Over all ranks, the
+/// weights of the micro-batches must make the mean that you want. Returns the loss of
+/// this rank's micro-batches, (1). Sum these losses over all ranks with different
+/// micro-batches to get the batch's loss. Gradients stay as the strategy leaves them.
 Tensor train_step(Device& device, Module& model, const Loss& loss,
                   std::span<const MicroBatch> micro_batches, GradientSync& sync,
                   Optimizer& optimizer, SourceLine at = SourceLine::here());

@@ -9,7 +9,7 @@ namespace lockstep {
 
 namespace {
 
-/// Returns the rows of the table that this rank holds; the last ones may be padding.
+/// Returns this rank's rows of the table; the last rows may be padding.
 Part own_rows(const ParameterInit& init, const TensorParallel& tp,
               std::int64_t vocabulary, std::int64_t width) {
     const Shape whole = table_shape(init, vocabulary, width);

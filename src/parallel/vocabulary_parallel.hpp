@@ -7,13 +7,13 @@
 namespace lockstep {
 
 /// An embedding whose table (V, width) is sharded by rows (Shoeybi et al. 2019,
-/// 1909.08053, section 3). Rank r looks up the ids whose rows it has and takes zeros for
-/// the others; g sums the results. If the ranks do not divide the vocabulary, the last
+/// 1909.08053, section 3). Rank r looks up the ids whose rows it has and uses zeros for
+/// the other ids; g sums the results. If the ranks do not divide the vocabulary, the last
 /// rows are padding.
 ///
-/// ids (s, b), i32, give y (s, b, width), or with sequence parallelism this rank's part
-/// of it. Saves the ids; between the two halves of backward also dy. Initial values are
-/// those of an Embedding of the same name.
+/// ids (s, b), i32, give y (s, b, width); with sequence parallelism they give this rank's
+/// part of y. Saves the ids; between the two halves of backward also dy. Initial values
+/// are those of an Embedding of the same name.
 class VocabularyParallelEmbedding : public Module {
   public:
     VocabularyParallelEmbedding(const ParameterInit& init, TensorParallel& tp,
@@ -35,12 +35,12 @@ class VocabularyParallelEmbedding : public Module {
     VocabularyShard shard_;
 };
 
-/// cross_entropy_loss of logits with sharded columns: logits (…, V/t) are this rank's,
-/// padded if t does not divide V; targets (…), i32, are the same on all ranks. No rank
-/// ever holds a whole row. For N rows the ranks reduce the largest logit, then the sum of
-/// exponentials and the target's logit: 6 N (t-1)/t numbers in two all-reduces (as
-/// section 3 of the paper asks). Throws UsageError unless the ranks' columns are those of
-/// the vocabulary.
+/// cross_entropy_loss of logits with sharded columns. `logits` (…, V/t) are this rank's
+/// columns, padded if t does not divide V. `targets` (…), i32, are the same on all ranks.
+/// No rank ever holds a whole row. One all-reduce has each row's largest logit, another
+/// the sum of exponentials and the target's logit (section 3 of the paper). For N rows
+/// these are 6 N (t-1)/t numbers. Throws UsageError unless the ranks' columns together
+/// are the vocabulary.
 LossResult vocabulary_parallel_cross_entropy(TensorParallel& tp, const Tensor& logits,
                                              const Tensor& targets,
                                              std::int64_t vocabulary, double weight = 1,

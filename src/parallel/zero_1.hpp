@@ -13,24 +13,24 @@ namespace lockstep {
 
 struct ZeroOptions {
     BucketSizes sizes{};
-    /// Gives each rank the sums of all gradients, not only of its share: 50 % more bytes
-    /// a step, for nothing. Only for comparison: not in other stages, and not with
-    /// another reduce_in.
+    /// Gives each rank the sums of all gradients, not only of its share. This sends 50 %
+    /// more bytes a step and has no use. Only for comparison; not allowed in other stages
+    /// or with another reduce_in.
     bool all_reduce = false;
     /// New values are gathered while the next step begins: a module waits for a bucket's
     /// values when it first reads one of them. Any other reader of values must call
     /// wait_for_values() first.
     bool hide_gather = false;
-    /// The type in which gradients are summed, and in which shards keep them; their own
-    /// type by default. Use f32 for bf16 gradients of many ranks: then shards have 4
+    /// The type in which gradients are summed and kept in shards; by default the
+    /// gradients' own type. Use f32 for bf16 gradients of many ranks: then shards have 4
     /// bytes per gradient, and one bucket is cast at a time.
     std::optional<DType> reduce_in{};
 };
 
-/// ZeRO stage 1: each of n replicas keeps the optimizer's state of only one shard, 1/n of
-/// the parameters. It updates that shard, and the others get the new values (Rajbhandari
-/// et al. 2019, 1910.02054, section 5.1). PlainZero1 (plain_zero_1.hpp) shows only the
-/// idea.
+/// ZeRO stage 1: each of n replicas keeps the optimizer's state of only one shard (1/n of
+/// the parameters). The replica updates that shard, and the other replicas get the new
+/// values (Rajbhandari et al. 2019, 1910.02054, section 5.1). PlainZero1
+/// (plain_zero_1.hpp) shows only the idea.
 ///
 ///     Zero1 sync(device, replicas, model.parameters());
 ///     AdamW optimizer(sync.shards());
@@ -41,9 +41,9 @@ struct ZeroOptions {
 /// the bytes, the same as data parallelism's all-reduce. With bf16 values and gradients,
 /// f32 masters and AdamW a device holds 4 + 12/n bytes per parameter.
 ///
-/// Values and gradients become views of the buckets; absent ones are made. Each rank has
-/// an equal range of a bucket, which is padded to a multiple of n elements. A range has
-/// whole parameters, and parts of parameters at its ends, so the optimizer must work
+/// Values and gradients become views of the buckets; absent tensors are made. A bucket is
+/// padded to a multiple of n elements, and each rank has an equal range of it. A range
+/// has whole parameters, and parts of parameters at its ends, so the optimizer must work
 /// element by element. Parameters with copies along other lines have their own buckets:
 /// the ranks that hold the copies then shard and sum them in the same way. Otherwise the
 /// copies of a tied table would drift apart by rounding. (Megatron-LM keeps tied
@@ -52,8 +52,8 @@ struct ZeroOptions {
 class Zero1 : public GradientBuckets {
   public:
     /// Throws UsageError if the parameters are not known to be partial along `replicas`,
-    /// if they have too few elements to give each rank one, or if options exclude each
-    /// other.
+    /// if they have too few elements to give each rank one element, or if options exclude
+    /// each other.
     Zero1(Device& device, Communicator& replicas, std::vector<Parameter*> parameters,
           ZeroOptions options = {});
 
@@ -72,7 +72,7 @@ class Zero1 : public GradientBuckets {
     struct Stage {
         const char* name;
         BucketsGo go = BucketsGo::each_step;
-        bool keeps_gradients = true;  ///< whole, between steps
+        bool keeps_gradients = true;  ///< keeps whole gradients between steps
         Device* home = nullptr;       ///< where the shards live; null: the device
     };
     Zero1(const Stage& stage, Device& device, Communicator& replicas,
@@ -81,9 +81,9 @@ class Zero1 : public GradientBuckets {
     /// A bucket that is sharded over the ranks.
     struct Shared {
         Tensor values;         ///< whole, padded
-        Tensor gradients;      ///< whole, padded; none if released
-        Tensor own_values;     ///< this rank's range, a view or on the host
-        Tensor own_gradients;  ///< the same
+        Tensor gradients;      ///< whole, padded; empty if released
+        Tensor own_values;     ///< this rank's range: a view, or on the host
+        Tensor own_gradients;  ///< this rank's range, likewise
         std::vector<std::unique_ptr<Parameter>> shards{};
         ScatteredSum sum{};
         std::optional<Work> gather{};
@@ -99,7 +99,7 @@ class Zero1 : public GradientBuckets {
     /// Marks the shards' gradients as those of the batch.
     void complete_shards();
     void require_own(const Optimizer& optimizer) const;
-    /// Sends this rank's new values of a bucket to the others.
+    /// Sends this rank's new values of a bucket to the other ranks.
     void gather(Shared& bucket);
     void before_use(Parameter& parameter, Use use) override;
     /// Updates the shards, if there is an optimizer, and sends their values to all.
@@ -121,8 +121,8 @@ class Zero1 : public GradientBuckets {
 };
 
 /// ZeRO stage 1 for a model whose parameters have replicas on different ranks. A
-/// parameter is sharded over the ranks along those axes that hold copies of it: over all
-/// of them, or over the longest line of copies. A parameter without copies stays on its
+/// parameter is sharded over ranks along `axes` that hold copies of it: over all these
+/// ranks, or over the longest line of copies. A parameter without copies stays on its
 /// rank.
 ///
 ///     declare_replicas_of(mesh, {"dp", "ep"}, *gpt);

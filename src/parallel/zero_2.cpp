@@ -42,7 +42,7 @@ void Zero2::make_gradients(std::size_t bucket) {
 void Zero2::start(std::size_t bucket) {
     Shared& share = shared()[bucket];
     in_turn().before(share.sum);  // releases the previous bucket's gradients
-    make_gradients(bucket);       // zeros, if none were added
+    make_gradients(bucket);       // zeros if no gradient was added
     share.sum.start(device(), replicas(),
                     {{std::exchange(share.gradients, {}), share.own_gradients}},
                     std::exchange(has_terms_[bucket], 1) != 0);

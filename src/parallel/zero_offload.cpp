@@ -14,7 +14,7 @@ ZeroOffload::ZeroOffload(Device& device, Communicator& replicas,
             options),
       delayed_(delayed) {
     if (!delayed_) return;
-    in_turn().let_program_go_on();  // it updates while the device is in backward
+    in_turn().let_program_go_on();  // the host updates while the device runs backward
     Device& host = device.host();
     const MemoryScope scope(host, MemoryCategory::gradients);
     const PinnedMemory pinned(host);
@@ -48,8 +48,8 @@ void ZeroOffload::send_values() {
 
 // lesson: zero-offload
 /// While one bucket is updated, the previous one is copied back to the device. A delayed
-/// update waits for no copy until all buckets are updated: copies begin when the device,
-/// which is still in backward, no longer reads the old values.
+/// update waits for copies only after all buckets are updated: the device is still in
+/// backward, and copies begin when it no longer reads the old values.
 void ZeroOffload::renew(Optimizer* optimizer) {
     std::vector<std::pair<Shared*, Work>> copies;
     const auto gather_copied = [&] {
@@ -74,7 +74,7 @@ void ZeroOffload::renew(Optimizer* optimizer) {
 }
 // lesson: end
 
-/// Gives the shards this step's gradients; the next step's go where the old ones were.
+/// Gives the shards this step's gradients; the next step's gradients replace old ones.
 void ZeroOffload::turn_gradients() {
     for (std::size_t i = 0; i < shared().size(); ++i) {
         Shared& bucket = shared()[i];

@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 /// The work of a stage on two streams of micro-batches. Stream 0 goes from this stage to
-/// the middle of the pipeline; stream 1 comes from there.
+/// the middle of the pipeline; stream 1 comes from the middle.
 class DualWork {
   public:
     /// The chunk and the first micro-batch of each stream.

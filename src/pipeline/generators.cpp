@@ -41,7 +41,7 @@ constexpr Generator kGenerators[] = {
     {"pipemare", pipemare_schedule, 1, false},
 };
 
-/// Makes one step of `per_update` micro-batches, and repeats it until all are done.
+/// Repeats a step of `per_update` micro-batches until all micro-batches are done.
 Schedule step_by_step(const Generator& generator, const PipelineShape& shape) {
     require(shape.micro_batches % shape.per_update == 0,
             "{} flushes after every {} micro-batches; {} is not a multiple of that",

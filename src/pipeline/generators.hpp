@@ -12,19 +12,19 @@ namespace lockstep {
 // and zb-h2 are in split_backward.cpp; zb-v, v-half and v-min are in v_shape.cpp; the
 // kinds of pipedream share one file, and so do the kinds of dualpipe. All return the
 // order of work without messages, and throw UsageError if the shape is impossible. Times:
-// a stage's forward of a micro-batch takes t_f, its backward t_b = t_i + t_w, the sum of
-// its two halves. One of v chunks takes 1/v of that. Messages are free. "The bubble" is
-// Timing::bubble() (timer.hpp).
+// on a stage, the forward of a micro-batch takes t_f, and the backward takes t_b = t_i +
+// t_w, the sum of its halves. With v chunks, each chunk takes 1/v of these times.
+// Messages are free. "The bubble" is Timing::bubble() (timer.hpp).
 
-/// Each micro-batch goes forward and back through all stages before the next begins. This
-/// is what layers on several devices do without a pipeline. Takes m p (t_f + t_b),
+/// Each micro-batch goes forward and back through all stages before the next one begins.
+/// This is what layers on several devices do without a pipeline. Takes m p (t_f + t_b),
 /// because one stage works at a time.
 Schedule naive_schedule(const PipelineShape& shape);
 
 /// All forwards, then all backwards (Huang et al. 2019, GPipe, 1811.06965, section 2.3).
 /// Takes (m + p - 1)(t_f + t_b); every stage holds the activations of m micro-batches.
 /// Differs: the paper's figure runs backwards from the last micro-batch to the first.
-/// This one runs them in the order of the forwards, which keeps the order of sums.
+/// Here backwards run in the order of the forwards, which keeps the order of sums.
 Schedule gpipe_schedule(const PipelineShape& shape);
 
 /// One forward, one backward, after enough forwards to fill the pipe (PipeDream-Flush;
@@ -37,7 +37,7 @@ Schedule one_forward_one_backward_schedule(const PipelineShape& shape);
 /// divide m, there are floor(m / p) rounds of nearly equal size, at most g. Takes (m + (p
 /// - 1) / v)(t_f + t_b) if m >= p, and sends (v p - 1)/(p - 1) times the messages of
 /// 1F1B. Stage s holds the activations of min(2 (p - s - 1) + (v - 1) g + 1, m v) chunks.
-/// With one chunk it is 1F1B that runs more forwards ahead than it needs.
+/// With one chunk it is 1F1B with more forwards ahead than needed.
 Schedule interleaved_schedule(const PipelineShape& shape);
 
 /// GPipe over v chunks a stage: all micro-batches pass one chunk before any enters the
@@ -49,7 +49,7 @@ Schedule looped_breadth_first_schedule(const PipelineShape& shape);
 
 /// 1F1B whose micro-batches go back and forth over the stages in W waves (Liu et al.
 /// 2023, Hanayo, 2308.15762, section 3). There are v = 2 W chunks a stage (one chunk
-/// counts as two), and every second one is on a way back. At the turn of a wave nothing
+/// counts as two), and every second chunk is on a way back. At the turn of a wave nothing
 /// is sent. Micro-batches run in units of p. If m is a multiple of p and t_f <= t_b, the
 /// bubble is (2 (p - 1) / v) (t_b + (m / p - 1)(t_b - t_f)); stage s holds the
 /// activations of (v - 1) p + s + 1 chunks.
@@ -58,21 +58,21 @@ Schedule hanayo_schedule(const PipelineShape& shape);
 /// 1F1B with backward in two halves. The second half runs as late as 1F1B's memory
 /// allows, and so fills the bubble (Qi et al. 2023, Zero Bubble, 2401.10241, section 2).
 /// The bubble is (p - 1)(t_f + t_i - t_w) if m >= p and t_w <= t_f; stage s holds min(p -
-/// s, m) micro-batches before their backward and min(s + 1, m) between its halves.
+/// s, m) micro-batches before their backward and min(s + 1, m) between the halves.
 Schedule zb_h1_schedule(const PipelineShape& shape);
 
-/// ZB-H1 with twice as many forwards ahead (section 2). The bubble is (p - 1)(t_f + t_i -
-/// 2 t_w) if m >= 2 p - 1, t_w <= t_f and 2 t_w <= t_f + t_i; it is 0 if all three take
-/// the same time. Stage s holds min(2 (p - s) - 1, m) micro-batches before their backward
-/// and min(2 s + 1, m) between its halves.
+/// ZB-H1 with twice the number of forwards ahead (section 2). The bubble is (p - 1)(t_f +
+/// t_i - 2 t_w) if m >= 2 p - 1, t_w <= t_f and 2 t_w <= t_f + t_i; it is 0 if t_f, t_i
+/// and t_w are equal. Stage s holds min(2 (p - s) - 1, m) micro-batches before their
+/// backward and min(2 s + 1, m) between the halves.
 Schedule zb_h2_schedule(const PipelineShape& shape);
 
 // Two chunks a stage, in a V, and backward in two halves (Qi et al. 2024, Pipeline
 // Parallelism with Controllable Memory, 2405.15362, section 3). The passes of one
 // micro-batch form a building block, which is repeated every six passes; then idle time
 // is squeezed out. If all passes take the same time, no stage is idle in the middle of a
-// run, and the rest of the bubble does not grow with m. A micro-batch's activations are
-// those of two chunks.
+// run, and the rest of the bubble does not grow with m. A micro-batch's activations
+// include both chunks.
 
 /// ZB-H2's bubble with 1F1B's memory (Qi et al. 2023, 2401.10241, section 6). There is no
 /// bubble if m >= 2 p and all passes take the same time; each stage holds p
@@ -90,29 +90,30 @@ Schedule v_min_schedule(const PipelineShape& shape);
 /// Two pipelines in one, one from each end (Li and Hoefler 2021, Chimera, 2107.06925,
 /// section 3). The number of stages is even. Each stage holds two parts, and each part is
 /// on two stages, which reduce its gradients. Micro-batches run in units of p, half of
-/// them from each end. If m is a multiple of p and t_f <= t_b, both of one chunk here,
-/// the bubble is (p - 2)(t_b + (m / p - 1)(t_b - t_f)); stage s holds the activations of
-/// p / 2 + 1 + min(s, p - 1 - s) chunks. Differs: units are joined directly; the paper
-/// also doubles forwards.
+/// them from each end. If m is a multiple of p and t_f <= t_b (of one chunk), the bubble
+/// is (p - 2)(t_b + (m / p - 1)(t_b - t_f)); stage s holds the activations of p / 2 + 1 +
+/// min(s, p - 1 - s) chunks. Differs: units are joined directly; the paper also doubles
+/// forwards.
 Schedule chimera_schedule(const PipelineShape& shape);
 
 /// Chimera with pairs of a forward and a backward that overlap (DeepSeek-AI 2024,
-/// DeepSeek-V3, 2412.19437, section 3.2.1): the messages of one hide behind the
+/// DeepSeek-V3, 2412.19437, section 3.2.1): the messages of each hide behind the
 /// computation of the other. Some backwards run in halves. Needs an even number of stages
-/// and an even number of micro-batches, at least 2 p. If t_f = t_i >= t_w, all of one
-/// chunk here, and a pair takes no less than a backward, the stages in the middle are
-/// idle for (p / 2 - 1) (t_fb + t_b - 3 t_w), where t_fb is the time of a pair; each
-/// stage holds the activations of p + 1 chunks.
+/// and an even number of micro-batches, at least 2 p. If t_f = t_i >= t_w (of one chunk),
+/// and a pair takes no less than a backward, the stages in the middle are idle for (p / 2
+/// - 1) (t_fb + t_b - 3 t_w), where t_fb is the time of a pair; each stage holds the
+/// activations of p + 1 chunks.
 Schedule dualpipe_schedule(const PipelineShape& shape);
 
 /// Half of DualPipe: the parts of its upper half are on its lower half, in a V, so each
-/// part is on one stage. Needs at least 2 p micro-batches. With m micro-batches, p stages
-/// do what stages 0 to p - 1 of 2 p do in DualPipe with 2 m.
+/// part is on one stage. Needs at least 2 p micro-batches. Its p stages with m
+/// micro-batches work like the first half of a DualPipe with 2 p stages and 2 m
+/// micro-batches.
 Schedule dualpipe_v_schedule(const PipelineShape& shape);
 
 /// 1F1B that does not stop: weights change after every backward. A backward reads the
-/// weights that its forward read, which the stage has kept (weight stashing; Harlap et
-/// al. 2018, PipeDream, 1806.03377, section 3.3). On stage s, micro-batch i reads version
+/// same weights as its forward; the stage has kept them (weight stashing; Harlap et al.
+/// 2018, PipeDream, 1806.03377, section 3.3). On stage s, micro-batch i reads version
 /// max(0, i - (p - s - 1)), and its gradient changes weights that are p - s - 1 updates
 /// newer. Stage s holds p - s versions and p - s micro-batches; in the period there is no
 /// bubble. Differs: the paper profiles layers and replicates stages; here each stage is
@@ -120,16 +121,16 @@ Schedule dualpipe_v_schedule(const PipelineShape& shape);
 Schedule pipedream_schedule(const PipelineShape& shape);
 
 /// PipeDream with vertical sync (section 3.3): on all stages a micro-batch reads the
-/// version that the first stage has for it, max(0, i - (p - 1)). So its gradient is of
-/// one model's weights. All stages hold p versions.
+/// version that it read on the first stage, max(0, i - (p - 1)). So its gradient belongs
+/// to the weights of one model. All stages hold p versions.
 Schedule pipedream_vertical_schedule(const PipelineShape& shape);
 
 /// PipeDream with two versions of the weights (Narayanan et al. 2021, PipeDream-2BW,
 /// 2006.09503, section 3.1): the gradients of a batch of `per_update` micro-batches are
 /// summed before an update. Batch k reads version max(0, k - 1) on all stages: W(t + 1) =
 /// W(t) - f'(W(t - 1)). `per_update` is at least p - 1 and divides m; the default is the
-/// first divisor of m from p on. In the period there is no bubble. Its variant with a
-/// flush is 1f1b. Differs: the paper needs at least p.
+/// smallest divisor of m that is at least p. In the period there is no bubble. Its
+/// variant with a flush is 1f1b. Differs: in the paper it is at least p.
 Schedule pipedream_2bw_schedule(const PipelineShape& shape);
 
 /// PipeDream without a stash: forward and backward read the newest weights, so a gradient
@@ -150,15 +151,15 @@ Schedule pipemare_schedule(const PipelineShape& shape);
 /// in generators.cpp. The command line, the man page, the book and tests use this list.
 const std::vector<std::string>& schedule_names();
 /// Makes the schedule of that name. Throws UsageError for an unknown name, and for more
-/// chunks than the schedule can have; one chunk, the default, means the schedule's own
-/// number. If the schedule flushes and `per_update` is given, it is made for `per_update`
-/// micro-batches and repeated until all are done.
+/// chunks than the schedule can have; one chunk (the default) stands for the schedule's
+/// own number. If the schedule flushes and `per_update` is given, it is made for
+/// `per_update` micro-batches and repeated until all are done.
 Schedule make_schedule(const std::string& name, const PipelineShape& shape);
 /// Returns whether a schedule of that name empties the pipeline before each update of the
 /// weights.
 bool flushes(const std::string& name);
 /// Makes the schedule with enough additional micro-batches for its middle to repeat.
-/// Returns none if the schedule flushes, because it then ends.
+/// Returns none if the schedule flushes, because such a schedule ends.
 std::optional<Schedule> make_endless_schedule(const std::string& name,
                                               PipelineShape shape);
 

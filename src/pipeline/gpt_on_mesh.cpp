@@ -64,7 +64,7 @@ MeshPlan::MeshPlan(const GptSizes& sizes, const MeshOptions& options)
 namespace {
 
 // lesson: mesh-kit
-/// Puts one kit into another; each replaces only the modules that it changes.
+/// Puts one kit into another; each kit replaces only the modules that it changes.
 GptKit kit_on(Mesh& mesh, TensorParallel& tensor, const MeshPlan& plan) {
     const MeshOptions& options = plan.options();
     GptKit kit = options.kit;
@@ -88,7 +88,7 @@ std::unique_ptr<TensorParallel> tensor_on(Device& device, Mesh& mesh, bool seque
     return std::make_unique<TensorParallel>(device, mesh["tp"]);
 }
 
-/// Returns whether parameters are allocated at once; ZeRO allocates them itself.
+/// Returns whether parameters are allocated at once; ZeRO allocates parameters itself.
 bool allocates(const MeshOptions& options) {
     return options.sync || options.zero == 0;
 }
@@ -135,7 +135,7 @@ GptOnMesh::GptOnMesh(Rank& rank, const MeshPlan& plan, DType dtype, std::uint64_
         std::make_unique<Pipeline>(device, line, plan.pipeline(), stage_.modules(),
                                    gpt_boundary(sizes, dtype, kit_));
     // lesson: sums-on-mesh
-    // Only this decides over which ranks gradients are summed.
+    // Only this call decides over which ranks gradients are summed.
     pipeline_->reduce_over(mesh_, replica_axes(plan.shape()), at);
     tied_ = tie_gpt(*pipeline_, stage_, schedule, line, at);
     pipeline_->tie_copies();

@@ -17,7 +17,7 @@
 namespace lockstep {
 
 /// Makes a data-parallel strategy for what a rank holds of the model. The ranks that hold
-/// the same have been declared before.
+/// the same parameters have been declared before.
 using MakeSync = std::function<std::unique_ptr<GradientSync>(Device& device, Mesh& mesh,
                                                              Sequential& model)>;
 
@@ -32,7 +32,7 @@ std::vector<std::string> replica_axes(const MeshShape& shape);
 ///     tp   heads and columns          cp   tokens of each sequence (context)
 ///     ep   sequences, and experts
 ///
-/// They may be in any order, the slowest first; a missing axis has one rank.
+/// Axes may be in any order, the slowest first; a missing axis has one rank.
 struct MeshOptions {
     std::vector<MeshShape::Axis> axes;
 
@@ -61,13 +61,13 @@ struct MeshOptions {
 /// process.
 class MeshPlan {
   public:
-    /// Throws UsageError for an unknown axis, and for what the schedule or the cut into
-    /// its parts refuses.
+    /// Throws UsageError for an unknown axis, or if the schedule or the cut into parts
+    /// refuses the sizes.
     MeshPlan(const GptSizes& sizes, const MeshOptions& options);
 
     const GptSizes& sizes() const { return sizes_; }
     const MeshOptions& options() const { return options_; }
-    /// All five axes: first those that were not given, then those that were.
+    /// All five axes: first the axes that were not given, then the given axes.
     const MeshShape& shape() const { return shape_; }
     int size(const std::string& axis) const { return shape_.size(axis); }
     const PipelinePlan& pipeline() const { return pipeline_; }
@@ -76,8 +76,8 @@ class MeshPlan {
     /// The number of replicas; each has its own sequences in its own micro-batches.
     int replicas() const { return size("dp") * size("ep"); }
     int micro_batches() const { return replicas() * options_.micro_batches; }
-    /// The weight of a rank's micro-batch: the loss is the mean over all micro-batches,
-    /// and over the tokens of each, which "cp" shards.
+    /// The weight of a rank's micro-batch: the loss is the mean over all micro-batches
+    /// and over their tokens, which "cp" shards.
     double weight() const { return 1.0 / (micro_batches() * size("cp")); }
 
   private:
@@ -101,9 +101,9 @@ class MeshPlan {
 /// Narayanan et al. 2021, Megatron-LM, 2104.04473, section 3.
 class GptOnMesh {
   public:
-    /// Every rank of the world calls it, with the same plan, which must stay. Throws
-    /// UsageError if the world does not have the mesh's size, and for what a kit or a
-    /// strategy refuses.
+    /// Every rank of the world calls it, with the same plan, which must outlive it.
+    /// Throws UsageError if the world does not have the mesh's size, or if a kit or a
+    /// strategy refuses the plan.
     GptOnMesh(Rank& rank, const MeshPlan& plan, DType dtype, std::uint64_t seed,
               SourceLine at = SourceLine::here());
 
@@ -116,21 +116,22 @@ class GptOnMesh {
     /// and checkpoints are made from them.
     GradientSync& sync() { return sync_; }
 
-    /// The replica whose sequences this rank reads; tokens() says which tokens of each.
+    /// The replica whose sequences this rank reads; tokens() says which tokens.
     int replica() const {
         return mesh_.coordinate("dp") * mesh_.size("ep") + mesh_.coordinate("ep");
     }
     const TokenDeal& tokens() const { return kit_.tokens; }
     /// Makes this rank's part of a micro-batch. The replica's micro-batch is given as
-    /// whole sequences, (s, b) of i32: the ids, and the id that follows each. Puts this
-    /// rank's tokens of them on the device, with plan().weight(). All ranks of a replica
-    /// must give the same micro-batches in the same order: along "pp" because one stage
-    /// reads the ids and another the targets, along "cp" and "tp" because they shard the
-    /// sequences. Under --check full, virtual devices compare them (declare_same).
+    /// whole sequences, (s, b) of i32: `ids` and, as `targets`, the ids that follow. Puts
+    /// this rank's tokens of these on the device, with plan().weight(). All ranks of a
+    /// replica must give the same micro-batches in the same order: along "pp" because one
+    /// stage reads the ids and another the targets, along "cp" and "tp" because they
+    /// shard the sequences. Under --check full, virtual devices compare them
+    /// (declare_same).
     MicroBatch micro_batch(const HostTensor& ids, const HostTensor& targets,
                            SourceLine at = SourceLine::here());
 
-    /// Runs all micro-batches of the replica, each of plan().weight(), through the
+    /// Runs all micro-batches of the replica, each with plan().weight(), through the
     /// pipeline. Leaves the batch's gradients in the shards. Returns this rank's term of
     /// the batch's loss, (1), or none; the batch's loss is the sum over all ranks.
     Tensor gradients(std::span<const MicroBatch> micro_batches,
@@ -140,7 +141,7 @@ class GptOnMesh {
     Tensor step(std::span<const MicroBatch> micro_batches, Optimizer& optimizer,
                 double most = 0, SourceLine at = SourceLine::here());
     /// Updates once. Norms are taken, and gradients clipped, between gradients() and
-    /// this.
+    /// update().
     void update(Optimizer& optimizer);
 
   private:

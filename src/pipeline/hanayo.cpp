@@ -7,8 +7,8 @@ namespace lockstep {
 Schedule hanayo_schedule(const PipelineShape& shape) {
     Schedule schedule = empty_waves("hanayo", shape);
     Timetable timetable(schedule);
-    // Micro-batches begin in every second slot; those on their way back use the slots
-    // between. The next p begin when the first of these p has finished.
+    // Micro-batches begin in every second slot; micro-batches on their way back use the
+    // slots between. The next p begin when the first of these p has finished.
     for (int i = 0; i < shape.micro_batches; ++i) {
         const int unit = i / shape.stages;
         const int turn = i % shape.stages;

@@ -7,15 +7,15 @@
 
 namespace lockstep {
 
-/// The most memory of one kind; more is refused.
+/// The maximum memory of one kind; more is refused.
 constexpr double kMostKeptMemory = 1e15;
 
 /// The memory, in any unit, that a stage holds for a chunk, or for a part of the model.
 struct KeptMemory {
     /// For a micro-batch, from its forward to the end of the first half of its backward.
     double activations = 1;
-    double for_weights = 1;  ///< then, until the second half is done
-    double recomputed = 0;   ///< extra, while its backward or the first half runs
+    double for_weights = 1;  ///< after that, until the second half is done
+    double recomputed = 0;   ///< extra, while backward or its first half runs
     double weights = 0;      ///< of each version of the weights
 
     bool operator==(const KeptMemory&) const = default;
@@ -26,7 +26,7 @@ struct ScheduleMemory {
     ScheduleMemory(const KeptMemory& all = {}) : each{all} {}
     explicit ScheduleMemory(std::vector<KeptMemory> by_part) : each(std::move(by_part)) {}
 
-    std::vector<KeptMemory> each;  ///< one for all, or one a part of the model
+    std::vector<KeptMemory> each;  ///< one for all parts of the model, or one for each
 
     const KeptMemory& of_part(int part) const {
         return each[each.size() == 1 ? 0 : part];
@@ -40,22 +40,22 @@ struct Holdings {
     /// Versions of a chunk's weights: the newest, and older ones that are still to be
     /// read.
     int weight_versions = 1;
-    // The memory of each kind in KeptMemory.
+    // The amounts of each kind of memory in KeptMemory.
     double activations = 0;
     double for_weights = 0;
     double recomputed = 0;
     double weights = 0;
-    double memory = 0;  ///< the sum of all four
+    double memory = 0;  ///< the sum of the four amounts
 };
 
 /// Follows what a stage holds, instruction by instruction.
 class HeldByStage {
   public:
-    /// Both must stay.
+    /// Schedule and memory must outlive it.
     HeldByStage(const Schedule& schedule, int stage, const ScheduleMemory& memory);
 
-    /// Runs the next instructions of the stage, which begin together, and returns what
-    /// the stage holds while they run; now() is what it holds when they are done.
+    /// Runs the stage's next instructions, which begin together. Returns what the stage
+    /// holds while they run; now() returns what it holds when they are done.
     /// Micro-batches and memory are summed over all chunks.
     Holdings run(Positions together);
     const Holdings& now() const { return now_; }
@@ -91,7 +91,7 @@ class HeldByStage {
 /// The schedule must be valid.
 std::vector<Holdings> peak_holdings(const Schedule& schedule,
                                     const ScheduleMemory& memory = {});
-/// Returns the same for a range of each stage's list.
+/// Returns the peaks within a range of each stage's list.
 std::vector<Holdings> peak_holdings(const Schedule& schedule,
                                     const ScheduleMemory& memory,
                                     const std::vector<Positions>& within);

@@ -11,7 +11,7 @@ namespace {
 /// from the last.
 class Turns {
   public:
-    /// Makes as many rounds as possible with at least p micro-batches each. Their sizes
+    /// Makes the maximum number of rounds with at least p micro-batches each. Their sizes
     /// differ by at most one.
     explicit Turns(const PipelineShape& shape) {
         const int m = shape.micro_batches;

@@ -30,7 +30,7 @@ namespace lockstep {
 
 namespace {
 
-/// The text of a file. It knows how far it has been read, and so the current line.
+/// The text of a file. It counts what has been read, and so knows the current line.
 class CountedText {
   public:
     explicit CountedText(std::string_view text)
@@ -39,7 +39,7 @@ class CountedText {
     /// The file is read through this.
     std::istream& stream() { return stream_; }
 
-    /// Returns the line of the byte that is `back` before the last one read.
+    /// Returns the line of the byte that is `back` bytes before the last byte read.
     int line(std::size_t back = 0) {
         const auto read = static_cast<std::size_t>(
             stream_.rdbuf()->pubseekoff(0, std::ios::cur, std::ios::in));
@@ -72,7 +72,7 @@ std::optional<int> whole_number(std::string_view text) {
     return number;
 }
 
-/// Returns whether a number in the text has too many digits to be allowed.
+/// Returns whether a number in the text has too many digits.
 bool has_long_number(std::string_view text) {
     const auto is_digit = [](char letter) { return '0' <= letter && letter <= '9'; };
     std::ptrdiff_t digits = 0;
@@ -88,13 +88,13 @@ constexpr int kMostPart = kMostStages * kMostChunks - 1;
 constexpr std::string_view kByDirection = "by direction";
 
 /// A schedule that grows while its file is read. All functions throw UsageError, with
-/// file and line, for what is not valid.
+/// file and line, for text that is not valid.
 class GatheredSchedule {
   public:
-    /// `file` is what messages call it.
+    /// `file` is the file's name in messages.
     explicit GatheredSchedule(std::string file);
 
-    /// A size that the file gives, and the line where it does.
+    /// A size that the file gives, and its line.
     struct Size {
         int value = 0;
         int line = 0;
@@ -108,7 +108,7 @@ class GatheredSchedule {
     bool has_queues = false;  ///< a line of a CSV file gave them
     std::optional<WrittenTimes> times;
     int times_line = 0;
-    /// By name: one for all parts, or one a part.
+    /// By name: one amount for all parts, or one for each part.
     std::map<std::string, std::vector<double>> memory;
     int memory_line = 0;
     int parts_line = 0;
@@ -135,7 +135,7 @@ class GatheredSchedule {
   private:
     /// Returns the sizes: from the file if it gives them, else from its instructions.
     PipelineShape shape() const;
-    /// A stage's middle that repeats, as it is written: once.
+    /// A stage's middle that repeats, as the file has it: once.
     struct Middle {
         Positions positions{-1, -1};
         int times = 0;
@@ -186,7 +186,7 @@ void GatheredSchedule::add_stage(int line) {
     middles_.emplace_back();
 }
 
-/// "[" begins a middle that repeats, "]x3" ends it; false if the text is neither.
+/// "[" begins a middle that repeats, "]x3" ends it. Returns false if the text is neither.
 bool GatheredSchedule::add_bracket(std::string_view text, int line) {
     Middle& middle = middles_.back();
     const int here = instructions_so_far();
@@ -240,8 +240,8 @@ void GatheredSchedule::add_instruction(std::string_view text, int line) {
     }
 }
 
-/// Returns by how many micro-batches each copy is later: the number of forwards of one
-/// chunk in the middle.
+/// Returns how many micro-batches later each copy is: the number of forwards of one chunk
+/// in the middle.
 int micro_batches_of(const std::vector<Instruction>& work, Positions positions) {
     int count = 0;
     for (int i = positions.first; i < positions.last; ++i)
@@ -250,8 +250,8 @@ int micro_batches_of(const std::vector<Instruction>& work, Positions positions) 
     return count;
 }
 
-/// Repeats the middle as often as the file says. In the file, what follows it is written
-/// for one copy.
+/// Repeats the middle as often as the file says. In the file, what follows the middle is
+/// written for one copy.
 void GatheredSchedule::repeat_middle(Schedule& schedule) const {
     const bool any = std::any_of(middles_.begin(), middles_.end(),
                                  [](const Middle& each) { return each.line != 0; });
@@ -425,7 +425,7 @@ bool is_pytorch(const std::vector<CsvRow>& rows) {
     return false;
 }
 
-/// Reads "parts": after that word, a cell for each stage, with numbers in it.
+/// Reads a line "parts,0 3,1 2": a cell for each stage, with the numbers of its parts.
 void add_parts(const CsvRow& row, GatheredSchedule& gathered) {
     if (gathered.parts_line != 0)
         gathered.fail(row.line, "a second line of parts; the first is line {}",
@@ -446,7 +446,7 @@ void add_parts(const CsvRow& row, GatheredSchedule& gathered) {
     }
 }
 
-/// Reads "queues": after that word, "one" or "by direction".
+/// Reads a line "queues,one" or "queues,by direction".
 void add_queues(const CsvRow& row, GatheredSchedule& gathered) {
     const std::string way =
         fmt::format("{}", fmt::join(row.cells.begin() + 1, row.cells.end(), ","));
@@ -514,7 +514,7 @@ void add_pytorch(const std::vector<CsvRow>& rows, GatheredSchedule& gathered) {
 Schedule read_schedule_csv(const std::string& text, const std::string& name) {
     const std::string_view bytes = without_mark(text);
     const std::size_t binary = bytes.find('\0');
-    // The line is counted only if there is a byte 0.
+    // Lines are counted only if there is a byte 0.
     require(binary == bytes.npos, [&] {
         return fmt::format(
             "{}:{}: this is not CSV text: it holds a byte 0", name,
@@ -559,7 +559,7 @@ std::string reason_of(std::string_view text) {
     return std::string(text.substr(0, text.find("; last read")));
 }
 
-/// Takes the file's values in the order in which the parser reads them.
+/// Gets the file's values in the order in which the parser reads them.
 class ScheduleReader final : public nlohmann::json_sax<LibraryJson> {
   public:
     ScheduleReader(std::string_view text, const std::string& file)

@@ -33,8 +33,8 @@ struct LoadedSchedule {
 /// chunk of each stage is; without it, chunk c of stage s is part c * stages + s. Without
 /// "name" the schedule has the file's name. Other keys that timing_json() writes are
 /// ignored; any other key is an error. Two objects give the times and the memory of the
-/// parts of the model. Each amount is one number for all parts, or a list with one for
-/// each part. What is left out has the default of Durations or KeptMemory:
+/// parts of the model. Each amount is one number for all parts, or a list with one number
+/// for each part. An amount that is left out has the default of Durations or KeptMemory:
 ///
 ///     "times": {"forward": [1, 1, 1.5], "backward": 2, "message": [0.1, 0.4, 0],
 ///               "links": {"1-2": 0.4}},
@@ -44,19 +44,20 @@ struct LoadedSchedule {
 /// to and from the next part.
 ///
 /// In each stage's list, "[" and "]xN" enclose a middle that the schedule repeats N
-/// times. Each copy has later micro-batches, by the number of forwards in the middle, and
-/// later versions of weights. What follows is written as if the middle were there once.
+/// times. Each copy has later micro-batches (later by the number of forwards in the
+/// middle) and later versions of weights. What follows the middle is written for one
+/// copy.
 ///
 /// CSV (src/report/csv_cells.hpp): a line for each stage, a cell for each instruction.
 /// Empty cells are idle time and are ignored, as are empty lines and lines that begin
 /// with #. A line "parts,0 3,1 2" gives "parts", a cell for each stage; "queues,by
-/// direction" gives "queues". If the first cell is one of PyTorch's, all are:
-/// src/pipeline/pytorch_schedule.hpp.
+/// direction" gives "queues". If the first cell is an action of PyTorch, all cells are
+/// (src/pipeline/pytorch_schedule.hpp).
 ///
-/// Both may begin with a byte order mark, and end lines in LF or CRLF. Instructions keep
-/// the line of the file that they are on, so that messages can name it. Throws UsageError
-/// with file and line for text that is not valid, std::system_error for a file that
-/// cannot be read. It does not check whether the schedule can run;
+/// Both forms may begin with a byte order mark, and end lines in LF or CRLF. Instructions
+/// keep the line of the file that they are on, so that messages can name it. Throws
+/// UsageError with file and line for text that is not valid, std::system_error for a file
+/// that cannot be read. It does not check whether the schedule can run;
 /// src/pipeline/validate.hpp does.
 LoadedSchedule load_schedule(const std::filesystem::path& file);
 

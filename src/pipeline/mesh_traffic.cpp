@@ -31,8 +31,8 @@ std::int64_t tensor_pass(const Terms& terms) {
             6 * terms.tokens * statistics);
 }
 
-/// Returns how many parameters all ranks of a tensor group replicate: those of norms and
-/// positions, and biases that are added after a sum.
+/// Returns how many parameters all ranks of a tensor group replicate: parameters of norms
+/// and positions, and biases that are added after a sum.
 std::int64_t held_alike(const GptSizes& sizes) {
     const BlockSizes& block = sizes.block;
     const std::int64_t norm = block.hidden * (block.norm == NormKind::layer_norm ? 2 : 1);
@@ -43,7 +43,7 @@ std::int64_t held_alike(const GptSizes& sizes) {
     return sizes.layers * (2 * norm + behind_sums) + norm + positions;
 }
 
-/// Returns the rows of a table that a tensor group holds together, with padding.
+/// Returns how many rows of a table a tensor group holds together, with padding.
 std::int64_t table_rows(const Terms& terms) {
     return (terms.sizes.vocabulary + terms.tp - 1) / terms.tp * terms.tp;
 }

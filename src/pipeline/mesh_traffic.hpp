@@ -37,7 +37,7 @@ struct MeshTraffic {
 ///     cp   sends a block's keys and values around: see sent_forward and sent_backward
 ///     pp   sends 2 s/c b h numbers over each boundary; with SequenceParallel each rank
 ///          of "tp" sends its 1/t of them, otherwise each rank sends all of them
-///     replicas reduces once a step what each of its ranks holds
+///     replicas reduces the gradients of its ranks once a step
 ///
 /// ZeRO stage 1 sends the same number of bytes, if n divides each bucket. Throws
 /// UsageError for experts, recomputation, other stages of ZeRO, another strategy, and a

@@ -78,7 +78,7 @@ void require_none(const Schedule& schedule) {
 }
 
 /// Gives a short time to computations that take none, and to reductions in which stages
-/// meet. So it is clear which comes first.
+/// meet. So it is clear which of them comes first.
 ScheduleTimes planned(const Schedule& schedule, ScheduleTimes times) {
     const bool meetings = schedule.part_count() < schedule.stages * schedule.chunks;
     for (Durations& each : times.each) {
@@ -96,7 +96,7 @@ struct Ends {
     std::vector<Picoseconds> times;
     std::vector<int> positions;
 
-    /// Returns the position right behind the last one that has ended by `time`.
+    /// Returns the position right behind the last instruction that has ended by `time`.
     int place_at(Picoseconds time) const {
         const auto later = std::ranges::upper_bound(times, time);
         return later == times.begin() ? 0 : positions[later - times.begin() - 1] + 1;
@@ -130,7 +130,7 @@ Schedule with_messages(const Schedule& schedule, const ScheduleTimes& times) {
     };
     for (Passage& passage : passages)
         passage.made = end_of(passage.maker);
-    // One order for all stages.
+    // All stages use one order.
     std::ranges::sort(passages, {}, [](const Passage& each) {
         return std::tuple(each.made, each.maker.stage, each.maker.position);
     });

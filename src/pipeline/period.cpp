@@ -82,7 +82,7 @@ std::vector<std::string> texts_of(const Schedule& schedule, int stage) {
     texts.emplace_back("[");
     add(middle.first, middle.last, 0);
     texts.push_back(fmt::format("]x{}", times));
-    // What follows the copies is written as if there were only one.
+    // What follows the copies is written as if there were only one copy.
     add(middle.first + times * middle.count(), static_cast<int>(list.size()), 1 - times);
     return texts;
 }
@@ -92,7 +92,7 @@ namespace {
 /// Compares what happens in copies of the middle.
 class Rhythm {
   public:
-    /// `timing` is that of `timed`: of the schedule, or of the schedule with messages.
+    /// `timed` is the schedule, or the schedule with messages; `timing` is its timing.
     Rhythm(const Schedule& schedule, const Schedule& timed, const Timing& timing)
         : schedule_(schedule) {
         const bool added = timed.has_messages() && !schedule.has_messages();
@@ -120,8 +120,8 @@ class Rhythm {
         return begin;
     }
 
-    /// Returns whether each copy from `first` to `last` repeats the one that is `copies`
-    /// earlier, all of them later by the same time.
+    /// Returns whether the copies from `first` to `last` repeat: each copy runs like the
+    /// copy that is `copies` earlier, always later by the same time.
     bool recurs(int first, int last, int copies) const {
         const Picoseconds length = length_of(first, copies);
         for (int stage = 0; stage < schedule_.stages; ++stage)
@@ -153,8 +153,8 @@ class Rhythm {
     std::vector<std::vector<TimeSpan>> spans_;
 };
 
-/// Returns for how many copies a micro-batch is under way at most: from its forward on
-/// one stage to its backward on another.
+/// Returns during how many copies at most a micro-batch is under way, from its forward on
+/// one stage to its backward on another stage.
 int depth_of(const Schedule& schedule) {
     int least = 0;
     int most = 0;
@@ -181,8 +181,8 @@ PeriodTiming time_period(const Schedule& schedule, const ScheduleTimes& times,
     const int each = schedule.period->micro_batches;
     for (int looked_at = std::max(16, depth + 4); looked_at <= kMostCopies;
          looked_at *= 2) {
-        // `depth` more copies follow those that are compared, so that what comes after
-        // the middle does not change their times.
+        // `depth` more copies follow the compared copies, so that what comes after the
+        // middle does not change the times of the compared copies.
         const int copies = 2 * looked_at + depth;
         if (std::int64_t{copies} * each * schedule.stages * schedule.chunks >
             kMostForwards)

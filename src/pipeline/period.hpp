@@ -12,7 +12,7 @@ namespace lockstep {
 /// Says how a stage's copies of the middle differ.
 class PeriodShift {
   public:
-    /// The schedule has a period, whose positions are in range.
+    /// The schedule has a period, and the positions of the period are in range.
     PeriodShift(const Schedule& schedule, int stage);
 
     /// Returns the instruction as it is `copies` copies later.
@@ -24,8 +24,8 @@ class PeriodShift {
 };
 
 /// Returns the schedule with `times` copies of its repeated middle. Micro-batches and
-/// versions after the middle are shifted to match. Throws UsageError if it has no middle
-/// that repeats, for less than one copy, and for sizes that are too large.
+/// versions after the middle are shifted to match. Throws UsageError if the schedule has
+/// no middle that repeats, for less than one copy, and for sizes that are too large.
 Schedule repeated(const Schedule& schedule, int times);
 
 /// Returns the texts of a stage's instructions in the form of a file. A middle that
@@ -45,7 +45,7 @@ struct PeriodTiming {
     Timing timing;                  ///< of `sent`
     TimeSpan window;                ///< one period, in which all stages keep the pace
 
-    /// How long the busiest stage computes and updates in a period. bubble() is the rest.
+    /// How long the busiest stage computes and updates in a period; the rest is bubble().
     Picoseconds ideal() const;
     Picoseconds bubble() const { return length - ideal(); }
     double bubble_over_total() const;

@@ -32,7 +32,7 @@ constexpr bool is_work(InstructionKind kind) {
     return !is_message(kind);
 }
 
-/// Later chunks are lighter; odd ones have lower-case letters.
+/// Later chunks are lighter; odd chunks have lower-case letters.
 Look look_of(const Instruction& work, int chunks) {
     constexpr double kLightest = 0.66;
     Look look = kLooks[static_cast<int>(work.kind)];
@@ -51,7 +51,7 @@ Look newest_look(int version) {
 /// The source of a box that belongs to no instruction.
 constexpr std::size_t kNoInstruction = static_cast<std::size_t>(-1);
 
-/// Stages from this one on are named, but empty: no painter draws more.
+/// Stages from this one on are named, but empty: no painter draws more stages.
 constexpr int kMostStagesDrawn = 64;
 
 std::string amount_text(double amount) {
@@ -108,7 +108,7 @@ BoxWords box_words(const Schedule& schedule, const Timing& timing, double ticks,
     return words;
 }
 
-/// Memory is taken when a forward begins, and released when a half of backward ends.
+/// Memory is allocated when a forward begins, and released when a half of backward ends.
 Strip held_memory(const Schedule& schedule, const Timing& timing, int stage,
                   const ScheduleMemory& memory, TimeSpan window, int scale) {
     Strip strip{"", {Level{}}, 0, 0};
@@ -204,7 +204,7 @@ class ScheduleChart {
         return panel;
     }
 
-    /// Adds a lane for each chunk whose weights are read after a step. It shows the
+    /// Adds a lane for each chunk whose weights are read after a step. The lane shows the
     /// newest version.
     void add_versions(int stage, RowGroup& group) {
         for (int chunk = 0; chunk < schedule_.chunks; ++chunk) {
@@ -231,7 +231,7 @@ class ScheduleChart {
     }
 
     /// Returns when each version of a chunk's weights becomes the newest; empty if only
-    /// the first is read.
+    /// the first version is read.
     std::vector<Picoseconds> version_begins(int stage, int chunk) const {
         std::vector<Picoseconds> begins{0};
         bool later_read = false;
@@ -246,8 +246,8 @@ class ScheduleChart {
         return later_read ? begins : std::vector<Picoseconds>{};
     }
 
-    /// Returns a row of the wanted instructions that take time; they do not overlap. The
-    /// two of a pair are drawn one after the other, each for half of the pair's time.
+    /// Returns a row of the wanted instructions that take time; they do not overlap. A
+    /// pair is drawn as two boxes, each for half of the pair's time.
     Row row(int stage, bool (*wanted)(InstructionKind)) {
         Row row;
         const std::vector<Instruction>& work = schedule_.of_stage(stage);
@@ -276,7 +276,7 @@ class ScheduleChart {
                 std::min(scaled.end, window_.end * scale_) - first};
     }
 
-    /// Returns the place of a look in the chart. Every box asks for one, so it is cached.
+    /// Returns a look's place in the chart. It is cached, since every box asks for it.
     int look_place(const Instruction& work) {
         const auto [known, is_new] = looks_.try_emplace({work.kind, work.chunk});
         if (is_new) known->second = chart_.look(look_of(work, schedule_.chunks));
@@ -334,7 +334,7 @@ class ScheduleChart {
     }
 
     /// Adds the kinds, then the chunks; if there are many chunks, only the first and the
-    /// last.
+    /// last chunk.
     void add_work_legend() {
         constexpr int kMostDrawn = 8;
         std::array<bool, kInstructionKinds> present{};

@@ -20,7 +20,7 @@ struct SchedulePicture {
 /// Makes the usual picture of a schedule as a chart (src/chart/chart.hpp). Each stage has
 /// a row with a box for each computation, labelled with its micro-batch; idle time is
 /// hatched. Below the row is a lane with the messages that take time, if there are any. A
-/// second panel has a strip for each stage with what it holds
+/// second panel has a strip for each stage with what the stage holds
 /// (src/pipeline/holdings.hpp). `timing` is the schedule's; both must outlive the chart.
 Chart schedule_chart(const Schedule& schedule, const Timing& timing,
                      const SchedulePicture& picture);

@@ -1,5 +1,5 @@
 // Pipelines without a flush: forwards of the next batch run while weights change. No time
-// is lost in filling and draining, but gradients are of older weights.
+// is lost in filling and draining, but gradients are computed with older weights.
 
 #include <algorithm>
 
@@ -26,7 +26,7 @@ void read_version(int version, int updates, Instruction& work) {
 
 // lesson: pipedream-versions
 /// Forward reads the newest version, which earlier backwards have made.
-/// Backward reads the same one, which the stage has kept.
+/// Backward reads the same version, which the stage has kept.
 int newest_forward(const PipelineShape& shape, int stage, int micro_batch) {
     return std::max(micro_batch - ahead_of(shape, stage), 0);
 }
@@ -45,7 +45,7 @@ void two_buffers(const PipelineShape& shape, int /*stage*/, int updates,
     read_version(std::max(work.micro_batch / shape.per_update - 1, 0), updates, work);
 }
 
-/// Both read the newest version, so backward mixes two versions.
+/// Both directions read the newest version, so backward mixes two versions.
 void unstashed(const PipelineShape& shape, int stage, int updates, Instruction& work) {
     const int read = newest_forward(shape, stage, work.micro_batch);
     work.mixes_weights = work.kind == InstructionKind::backward && read != updates;
@@ -68,8 +68,8 @@ void corrected(const PipelineShape& shape, int stage, int updates, Instruction& 
 }
 // lesson: end
 
-/// Finds the middle that repeats. It begins with a forward that comes after the warm-up
-/// of all stages, and whose backward reads no version from before the first update.
+/// Finds the middle that repeats. It begins with a forward after the warm-up of all
+/// stages. The backward of this forward reads no version from before the first update.
 class Middle {
   public:
     Middle(Schedule& schedule, const PipelineShape& shape)

@@ -92,7 +92,7 @@ void Pipeline::begin_run(const Loss* loss, std::span<const MicroBatch> micro_bat
     std::ranges::fill(used_up_, char{1});
 }
 
-/// Requires the schedule's number of micro-batches, with inputs if this stage reads them.
+/// Requires the schedule's number of micro-batches, and inputs if this stage needs them.
 void Pipeline::require_batches(std::span<const MicroBatch> micro_batches,
                                SourceLine at) const {
     const Schedule& schedule = plan_.schedule();
@@ -203,8 +203,8 @@ void Pipeline::offload_activations(std::int64_t least_bytes) {
     on_host_.emplace(device_, least_bytes);
 }
 
-/// Returns the stage's next computation after this instruction; none after its last one,
-/// which is a backward.
+/// Returns the stage's next computation after this instruction; none after the last
+/// computation, which is a backward.
 Place Pipeline::next_computation(Place place) const {
     const std::vector<Instruction>& list = plan_.schedule().of_stage(place.stage);
     const auto next =
@@ -214,7 +214,7 @@ Place Pipeline::next_computation(Place place) const {
     return {place.stage, static_cast<int>(next - list.begin())};
 }
 
-/// Sends what the forward has saved, unless its own backward comes next.
+/// Sends what the forward has saved, unless the forward's own backward comes next.
 void Pipeline::send_to_host(Place place) {
     const Place next = next_computation(place);
     if (!next || !begins_backward(at(next).kind) || &flight(next) != &flight(place))
@@ -222,8 +222,8 @@ void Pipeline::send_to_host(Place place) {
     on_host_->let_go(1);
 }
 
-/// Fetches what this computation needs. Also starts to fetch what the next one needs:
-/// those copies overlap with this computation.
+/// Fetches what this computation needs. Also starts to fetch what the next computation
+/// needs: those copies overlap with this computation.
 void Pipeline::fetch_from_host(Place place) {
     const bool needed = begins_backward(at(place).kind);
     if (needed) on_host_->fetch(flight(place).saved);
@@ -291,7 +291,7 @@ void Pipeline::finish_backward(Place place, const Tensor& dx) {
         flight(place).dx = dx;
 }
 
-/// Posts messages that begin together; if only forwards run, only those of forwards.
+/// Posts messages that begin together; without backwards, only messages of forwards.
 void Pipeline::post(Positions together) {
     std::vector<StageMail::Message> messages;
     for (int i = together.first; i < together.last; ++i) {
@@ -361,7 +361,7 @@ class ReductionCheck {
           stage_(stage),
           states_(static_cast<std::size_t>(schedule.chunks)) {}
 
-    /// `updates`: optimizer steps use gradients up.
+    /// If `updates`, optimizer steps use up the gradients.
     void run(bool updates) {
         for (const Place place : schedule_.places(stage_))
             follow(place, updates);
@@ -477,7 +477,7 @@ int Pipeline::chunk_of(const Parameter& parameter) const {
     return -1;
 }
 
-/// Requires that gradients which other devices contribute to are reduced, and in time.
+/// Requires that gradients which other devices contribute to are reduced in time.
 void Pipeline::require_shared_gradients() const {
     const Schedule& schedule = plan_.schedule();
     const int stage = line_.rank();

@@ -22,8 +22,8 @@ namespace lockstep {
 /// shared by all stages in this process.
 class PipelinePlan {
   public:
-    /// Adds messages if there are none. They are planned as if forwards and halves of
-    /// backward all take the same time. Throws UsageError if the schedule has a problem.
+    /// Adds messages if there are none. The plan for them gives forwards and halves of
+    /// backward the same time. Throws UsageError if the schedule has a problem.
     explicit PipelinePlan(const Schedule& schedule);
     /// Takes the schedule as it is, even if it deadlocks or computes wrong numbers, to
     /// show what happens. Throws UsageError only if a number is out of range or there are
@@ -55,7 +55,7 @@ class StageMail {
     struct Queue;
 
   public:
-    /// Every rank of the line makes one, with the same plan.
+    /// Every rank of the line makes a StageMail, with the same plan.
     StageMail(Communicator& line, const PipelinePlan& plan);
 
     /// A tensor that is to be received.
@@ -102,8 +102,8 @@ class StageMail {
 };
 
 /// Old weights of one stage's chunks: optimizer steps have replaced them, but the
-/// schedule still reads them. It also has what estimates of weights need. It copies
-/// nothing if the schedule needs neither.
+/// schedule still reads them. It also has the data of estimated weights. It copies
+/// nothing if the schedule reads only the newest weights.
 class WeightStash {
   public:
     WeightStash(Device& device, const PipelinePlan& plan, int stage);
@@ -140,7 +140,7 @@ class WeightStash {
     };
 
     /// Returns the weights that the instruction reads, or null if they are the newest.
-    /// They are kept old weights, or an estimate that is written to `estimated`.
+    /// These are kept old weights, or an estimate that is written to `estimated`.
     Values* values_of(Place place, Module& chunk, Values& estimated);
     Values copies_of(Module& chunk) const;
     /// Swaps the chunk's weights with `values`, if there are any.
@@ -154,36 +154,36 @@ class WeightStash {
 
     Device& device_;
     const PipelinePlan& plan_;
-    /// By chunk and version: the last position that reads it.
+    /// By chunk and version: the last position that reads the version.
     std::map<std::pair<int, int>, int> last_read_;
     std::map<std::pair<int, int>, Values> kept_;
     std::map<int, Trend> trends_;  ///< by chunk; only chunks that have estimates
     double decay_ = 0;
 };
 
-/// The tensor that one part of a model passes to the next. Every stage knows its shape
-/// for a micro-batch.
+/// The tensor that one part of a model passes to the next. Every stage knows the tensor's
+/// shape for a micro-batch.
 struct PartBoundary {
     std::function<Shape(const MicroBatch&)> shape;
     DType dtype = DType::f32;
 };
 
 /// One device's place in a pipeline: the stage `line.rank()` of a schedule, with its
-/// chunks of the model. Executes any valid schedule. Read PlainPipeline
-/// (plain_pipeline.hpp) first, which executes simple ones.
+/// chunks of the model. Executes any valid schedule. First read PlainPipeline
+/// (plain_pipeline.hpp), which executes simple schedules.
 ///
 /// Messages go over `line` in the schedule's order and overlap with computation. The
 /// device waits for a message only when it needs the tensor. Each boundary between stages
 /// carries two tensors a micro-batch: an activation forward and its gradient back. A
-/// stage keeps what a forward saved until its backward has used it, a sent tensor until a
-/// later receive is done, and old versions of weights that are still to be read
+/// stage keeps what a forward saved until the backward has used it. It keeps a sent
+/// tensor until a later receive is done, and old weights until they have been read
 /// (WeightStash).
 class Pipeline {
   public:
     /// `chunks[c]` computes part plan.schedule().part(stage, c); the chunk of part 0 is
     /// told to compute no gradient of its input. All arguments must outlive the pipeline.
     /// Throws UsageError unless the line has the schedule's number of stages and `chunks`
-    /// the schedule's number of chunks.
+    /// has the schedule's number of chunks.
     Pipeline(Device& device, Communicator& line, const PipelinePlan& plan,
              std::vector<Module*> chunks, PartBoundary boundary,
              SourceLine at = SourceLine::here());
@@ -196,9 +196,9 @@ class Pipeline {
     void reduce_over(Mesh& mesh, const std::vector<std::string>& axes,
                      SourceLine at = SourceLine::here());
     /// Sets how R completes gradients and what U updates on this rank: syncs[c] for chunk
-    /// c. Without it, R sums each gradient along the axes where it is partial, after the
-    /// chunk's last backward. Throws UsageError unless there is one for each chunk, with
-    /// the chunk's parameters.
+    /// c. Without syncs, R sums each gradient along the axes where it is partial, after
+    /// the chunk's last backward. Throws UsageError unless there is one sync for each
+    /// chunk, with the chunk's parameters.
     void sync_by(std::vector<GradientSync*> syncs, SourceLine at = SourceLine::here());
     /// Declares that other stages have the parameter too: its gradients will be summed
     /// over `sharers`, so that all copies take the same step. Every rank of `sharers`
@@ -211,38 +211,39 @@ class Pipeline {
     /// Ties all parameters of every part that several stages hold, as in bidirectional
     /// pipelines. Every rank of the line calls it.
     void tie_copies();
-    /// Sets what optimizer steps do: optimizers[c] updates chunk c. Without it they do
-    /// nothing, and gradients stay as they are. Throws UsageError unless there is one for
-    /// each chunk, and if the schedule never updates (U) a chunk.
+    /// Sets what optimizer steps do: optimizers[c] updates chunk c. Without this call,
+    /// steps do nothing, and gradients stay as they are. Throws UsageError unless there
+    /// is one optimizer for each chunk, and if the schedule never updates (U) a chunk.
     void update_by(std::vector<Optimizer*> optimizers,
                    SourceLine at = SourceLine::here());
 
-    /// Sets how weights are estimated ("@~"): the newest weights plus k times the average
-    /// step, if the version is k ahead of the newest (k < 0: behind it). At each step the
-    /// average keeps the fraction `decay` of itself, from 0 to less than 1. With 0, the
-    /// default, it is the last step; with momentum, SpecTrain predicts this way (Chen et
-    /// al. 2018, 1809.02839, section 4). PipeMare estimates old weights with a decay of
-    /// D^(1/(versions between)), D about 0.1 (Yang et al. 2021, 1910.05124, section 3.2).
+    /// Sets how weights are estimated ("@~"). For a version k ahead of the newest (k < 0:
+    /// behind), the estimate is the newest weights plus k times the average step. At each
+    /// step the average keeps the fraction `decay` of itself, 0 <= decay < 1. With 0 (the
+    /// default) the average is the last step; with momentum this is SpecTrain's
+    /// prediction (Chen et al. 2018, 1809.02839, section 4). PipeMare estimates old
+    /// weights with a decay of D^(1/(versions between)), D about 0.1 (Yang et al. 2021,
+    /// 1910.05124, section 3.2).
     void estimate_by(double decay, SourceLine at = SourceLine::here());
 
-    /// Moves what a forward has saved to the host until its backward, unless that
-    /// backward is the stage's next computation. The copy to the host overlaps with the
-    /// next computation, the copy back with the computation before the backward. So saved
-    /// activations take the memory of at most three micro-batches under any schedule (Wan
-    /// et al. 2025, PipeOffload, 2503.01328). Between the halves of a backward, what the
-    /// second half needs stays on the device. SavedOnHost says which tensors are moved.
-    /// The device needs a host.
+    /// Moves what a forward has saved to the host until the backward needs it, unless
+    /// that backward is the stage's next computation. The copy to the host overlaps with
+    /// the next computation, the copy back with the computation before the backward. So
+    /// saved activations need the memory of at most three micro-batches under any
+    /// schedule (Wan et al. 2025, PipeOffload, 2503.01328). Between the halves of a
+    /// backward, what the second half needs stays on the device. SavedOnHost says which
+    /// tensors are moved. The device needs a host.
     void offload_activations(std::int64_t least_bytes = 1024);
 
     /// Runs the schedule once. The stage with the model's first part reads the
-    /// micro-batches' inputs, the stage with the last part their targets, and all stages
-    /// their weights (B_i / B for the mean over all samples of all replicas). Leaves the
-    /// gradients, summed since the last optimizer step, in the chunks' parameters.
-    /// Returns the sum of weight times loss, (1), on the stage with the last part;
-    /// elsewhere the terms that this stage's layers have added to the loss, or none.
-    /// Throws UsageError for another number of micro-batches; if shared gradients are not
-    /// reduced, or are reduced before their last backward; and if a part that several
-    /// stages hold has a parameter that is not tied.
+    /// micro-batches' inputs, the stage with the last part reads the targets, and all
+    /// stages read the weights (B_i / B for the mean over all samples of all replicas).
+    /// Leaves the gradients, summed since the last optimizer step, in the chunks'
+    /// parameters. Returns the sum of weight times loss, (1), on the stage with the last
+    /// part; elsewhere the terms that this stage's layers have added to the loss, or
+    /// none. Throws UsageError if the number of micro-batches is wrong; if shared
+    /// gradients are not reduced, or are reduced before their last backward; and if a
+    /// part that several stages hold has a parameter that is not tied.
     Tensor run(const Loss& loss, std::span<const MicroBatch> micro_batches,
                SourceLine at = SourceLine::here());
 
@@ -310,8 +311,8 @@ class Pipeline {
     }
     Flight& flight(int chunk, int micro_batch);
     Flight& flight(Place place) { return flight(at(place).chunk, at(place).micro_batch); }
-    /// Returns the micro-batch's flight in the part before or after, if
-    /// that is on this device.
+    /// Returns the micro-batch's flight in the part before or after, if that part is on
+    /// this device.
     Flight* neighbour(Place place, int step);
     void require_batches(std::span<const MicroBatch> micro_batches, SourceLine at) const;
     void finish_forward(Place place, const Tensor& y);

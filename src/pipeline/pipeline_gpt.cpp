@@ -18,8 +18,8 @@ struct Cuts {
     std::vector<std::vector<int>> begins;  ///< by part
 };
 
-/// Finds the cuts that cost least, if a cut costs `join`(cost of the parts before, cost
-/// of the last part).
+/// Finds the cheapest cuts. A cut costs join(cost of earlier parts, cost of the last
+/// part).
 template <typename Join>
 Cuts best_cuts(const std::vector<double>& sums, int parts, Join&& join) {
     const std::size_t ends = sums.size();
@@ -90,7 +90,7 @@ std::vector<std::int64_t> gpt_layer_flops(const GptSizes& sizes, std::int64_t le
     const BlockSizes& block = sizes.block;
     const std::int64_t tokens = length * batch;
     const std::int64_t h = block.hidden;
-    // The first term is queries, keys, values and output; the second, scores and their
+    // The first term is queries, keys, values and output; the second is scores and their
     // sums.
     const std::int64_t keys = h / block.heads * block.attention().key_heads();
     std::int64_t attention = 4 * tokens * h * (h + keys) + 4 * tokens * length * h;

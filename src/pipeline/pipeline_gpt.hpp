@@ -36,7 +36,7 @@ std::vector<LayerRange> cut_gpt(const GptSizes& sizes, const Schedule& schedule)
 struct GptStage {
     std::vector<std::unique_ptr<Sequential>> chunks;
     /// The stage's table, if the GPT is tied and its first and last layer are on
-    /// different stages. Null otherwise, and if the stage has no table.
+    /// different stages. Null in all other cases.
     Parameter* tied = nullptr;
 
     std::vector<Module*> modules() const;
@@ -44,8 +44,8 @@ struct GptStage {
 };
 
 /// Makes a stage's chunks from the kit. `cut` has the layers of each part of the model.
-/// Throws UsageError if `cut` does not have the schedule's number of parts or is not the
-/// whole GPT, and for a tied GPT if the schedule updates weights before its end.
+/// Throws UsageError if `cut` does not have the schedule's number of parts or does not
+/// cover the whole GPT, or if the schedule of a tied GPT updates before its end.
 GptStage make_gpt_stage(const ParameterInit& init, const GptSizes& sizes,
                         const Schedule& schedule, int stage,
                         const std::vector<LayerRange>& cut, const GptKit& kit = {});
@@ -54,10 +54,10 @@ GptStage make_gpt_stage(const ParameterInit& init, const GptSizes& sizes,
 /// shards tokens, s is this rank's share of them.
 PartBoundary gpt_boundary(const GptSizes& sizes, DType dtype, const GptKit& kit = {});
 
-/// Ties the stage's table to its other copy. Every rank of `line` calls it. Returns the
-/// communicator of the two stages, which must outlive the pipeline and the table; null on
-/// ranks that hold neither end, and if one stage holds both. Each step then has one more
-/// all-reduce, of the table.
+/// Ties the stage's table to the other copy of the table. Every rank of `line` calls it.
+/// Returns the communicator of the two stages; it must outlive the pipeline and the
+/// table. Returns null on ranks that hold neither end, and if one stage holds both ends.
+/// Each step then has one more all-reduce, of the table.
 std::unique_ptr<Communicator> tie_gpt(Pipeline& pipeline, const GptStage& stage,
                                       const Schedule& schedule, Communicator& line,
                                       SourceLine at = SourceLine::here());

@@ -15,15 +15,15 @@ namespace lockstep {
 /// The caller does R and U: the step's gradients are left in the stage's parameters.
 class PlainPipeline {
   public:
-    /// This device is stage line.rank() and holds `stage`. All arguments must outlive it.
-    /// Throws UsageError unless the plan has line.size() stages, part s on stage s, one
-    /// queue of messages, and R and U only at its end.
+    /// This device is stage line.rank() and holds `stage`. All arguments must outlive the
+    /// pipeline. Throws UsageError unless the plan has line.size() stages, part s on
+    /// stage s, one queue of messages, and R and U only at the schedule's end.
     PlainPipeline(Device& device, Communicator& line, const PipelinePlan& plan,
                   Module& stage, PartBoundary boundary);
 
     /// Runs the schedule once. Returns the sum of weight times loss, (1), on the last
     /// stage; elsewhere the terms that this stage's layers have added to the loss, or
-    /// none. Throws UsageError for another number of micro-batches.
+    /// none. Throws UsageError if the number of micro-batches is wrong.
     Tensor run(const Loss& loss, std::span<const MicroBatch> micro_batches);
 
   private:

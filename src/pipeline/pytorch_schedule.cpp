@@ -16,7 +16,7 @@ namespace lockstep {
 
 namespace {
 
-/// PyTorch's name of a kind, in the order of InstructionKind. An optimizer step has none.
+/// PyTorch's name of a kind, in the order of InstructionKind. A step has no name.
 constexpr std::array<const char*, kInstructionKinds> kNames{
     "F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE_GRAD", nullptr};
 constexpr std::string_view kPair = "OVERLAP_F_B";
@@ -105,8 +105,8 @@ std::string pytorch_text(const Schedule& schedule, Place place) {
     return text;
 }
 
-/// Requires that no work follows an update of weights: PyTorch's caller updates them when
-/// the whole schedule is done.
+/// Requires that no work follows an update of weights: PyTorch's caller updates weights
+/// when the whole schedule is done.
 void require_at_end(const Schedule& schedule, Place update) {
     const std::vector<Instruction>& list = schedule.of_stage(update.stage);
     require(

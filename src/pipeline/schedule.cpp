@@ -37,7 +37,7 @@ const KindText& text_of(InstructionKind kind) {
     return at < kTexts.size() ? kTexts[at] : kUnknown;
 }
 
-/// Reads the number behind `mark`, if the mark is there. False if the number is missing.
+/// Reads the number behind `mark`, if the mark is there. Returns false without a number.
 bool take_marked(std::string_view& text, std::string_view mark, int& number) {
     if (!text.starts_with(mark)) return true;
     text.remove_prefix(mark.size());

@@ -28,7 +28,7 @@ inline constexpr int kInstructionKinds = 10;
 /// One line of a stage's program.
 ///
 /// Its text, in files and messages, is the letters of the kind, the micro-batch, then
-/// ".chunk" unless it is 0 and "@version" if one is given: "F3", "B3.1", "F3@2". The
+/// ".chunk" (unless it is 0) and "@version" (if one is given): "F3", "B3.1", "F3@2". The
 /// letters are F, B (or its halves I and W); SA, RA, SG and RG to send and receive
 /// activations and gradients; R to reduce gradients; U for the optimizer's update. "R.1"
 /// reduces chunk 1. "F3@~5" reads an estimate of version 5; "B3!" reads other weights
@@ -39,16 +39,16 @@ struct Instruction {
     int micro_batch = -1;  ///< from 0; -1 if the kind has none
     int chunk = 0;         ///< which of the stage's parts of the model
     /// The version of the weights that it reads, counted in optimizer steps of this
-    /// chunk; -1 is the newest. A backward must read what its forward read. If a step is
-    /// between the two, the backward names the version: "B1@0".
+    /// chunk; -1 is the newest version. A backward must read the version that its forward
+    /// read. If a step is between the two, the backward names the version: "B1@0".
     int weight_version = -1;
     int line = 0;           ///< of the file that it was read from; 0 if none
-    bool together = false;  ///< begins together with the one before it
+    bool together = false;  ///< begins together with the instruction before it
     /// Reads an estimate of that version, computed from the newest weights and the last
     /// steps. The version may be a future one, or an old one that was not kept.
     bool estimated = false;
     /// This backward reads other weights than its forward, on purpose. The full check
-    /// stops a run with one, or with estimates, because elsewhere this is a mistake
+    /// stops a run with such a backward, or with estimates: usually they are a mistake
     /// (F25).
     bool mixes_weights = false;
 
@@ -67,7 +67,7 @@ constexpr bool is_message(InstructionKind kind) {
     return kind >= InstructionKind::send_activation &&
            kind <= InstructionKind::recv_gradient;
 }
-/// Returns whether it is a forward, a backward, or half of a backward.
+/// Returns whether the kind is a forward, a backward, or half of a backward.
 constexpr bool is_computation(InstructionKind kind) {
     return kind < InstructionKind::send_activation;
 }
@@ -79,7 +79,7 @@ constexpr bool is_send(InstructionKind kind) {
 /// "forward", "backward-input", "receive of a gradient"; for sentences.
 const char* name_of(InstructionKind kind);
 
-/// "F3.1", without brackets even if it begins together with another.
+/// "F3.1", without brackets even if it begins together with another instruction.
 std::string text_of(const Instruction& instruction);
 /// Returns the texts of a stage's instructions in the form of a file: "F1", "(SA1;RG0)".
 std::vector<std::string> texts_of(const std::vector<Instruction>& work);
@@ -118,8 +118,8 @@ enum class MessageQueues : std::uint8_t {
     /// never wait for one another. This is like one communicator for each direction
     /// between two stages; Megatron-LM does so if there are two stages. There are no
     /// groups of messages then. A schedule that hangs with one queue may also hang with
-    /// these, on a GPU without room for all kernels that wait; the full check calls that
-    /// F12.
+    /// these queues, on a GPU without room for all waiting kernels; the full check calls
+    /// this hang F12.
     by_direction
 };
 
@@ -136,8 +136,8 @@ struct Period {
 /// be validated, timed, drawn and executed.
 ///
 /// The model is cut into parts, one after another. Each stage is a device that holds one
-/// or several parts, its chunks. A schedule gives the order in which each stage works. It
-/// may leave out messages ("order of work"); with_messages() adds them.
+/// or several parts (its chunks). A schedule gives the order in which each stage works.
+/// It may leave out messages ("order of work"); with_messages() adds them.
 ///
 /// Two stages may hold the same part, each for its own micro-batches, as in bidirectional
 /// pipelines.
@@ -158,7 +158,7 @@ struct Schedule {
 
     int part(int stage, int chunk) const { return parts[stage][chunk]; }
     int part(Place place) const { return part(place.stage, at(place).chunk); }
-    /// Returns the number of parts: one more than the largest part.
+    /// Returns the number of parts: the largest part's number plus one.
     int part_count() const;
     int last_part() const { return part_count() - 1; }
     /// Returns how many stages hold the part.
@@ -176,15 +176,15 @@ struct Schedule {
     bool has_messages() const;
 
     /// "stage 2, instruction 5 of 16, forward of micro-batch 3 (F3)", after "FILE:LINE: "
-    /// if it was read from a file.
+    /// if the schedule was read from a file.
     std::string where(Place place) const;
     /// "FILE:LINE: ", or "FILE: " if no line is given; empty if there is no file.
     std::string from(int line = 0) const;
-    /// The file that it was read from; empty if none.
+    /// The file that the schedule was read from; empty if none.
     std::string file;
 };
 
-// The most that a schedule can have; more is refused.
+// The largest sizes of a schedule; larger ones are refused.
 inline constexpr int kMostStages = 16'384;
 inline constexpr int kMostMicroBatches = 1'000'000;
 inline constexpr int kMostChunks = 1'024;
@@ -196,7 +196,7 @@ struct PipelineShape {
     int micro_batches = 1;  ///< m
     int chunks = 1;         ///< v
     /// Micro-batches between two updates of the weights. 0 is the generator's own
-    /// default: all of them, if it flushes.
+    /// default: all micro-batches, if it flushes.
     int per_update = 0;
 };
 

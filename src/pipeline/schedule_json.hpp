@@ -15,7 +15,7 @@ std::string schedule_json(const Schedule& schedule);
 
 /// Says how timing_json() writes times and memory.
 struct TimingJsonOptions {
-    ScheduleTimes times;                   ///< those that the timing was made with
+    ScheduleTimes times;                   ///< the times that the timing was made with
     double ticks = 1;                      ///< ticks in one unit of the output
     ScheduleMemory memory;                 ///< what peak memory counts
     const PeriodTiming* period = nullptr;  ///< also written; null if none
@@ -25,13 +25,13 @@ struct TimingJsonOptions {
 };
 
 /// Returns all that is known of a schedule's times as one JSON document; the manual's
-/// page on schedules lists its keys. load_schedule() reads it too, but not times by stage
-/// or times with more than nine decimals.
+/// page on schedules lists its keys. load_schedule() reads this document, too, except
+/// times by stage and times with more than nine decimals.
 std::string timing_json(const Schedule& schedule, const Timing& timing,
                         const TimingJsonOptions& options);
 
-/// Return a sentence or two: how time_schedule() counts this schedule's communication,
-/// and where its times begin.
+/// Returns one or two sentences: how time_schedule() counts this schedule's
+/// communication, and where the schedule's times begin.
 std::string communication_text(const Schedule& schedule);
 std::string time_origin_text();
 

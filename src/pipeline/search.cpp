@@ -28,7 +28,7 @@ int work_count(const std::vector<Instruction>& list) {
     return static_cast<int>(end - list.begin());
 }
 
-/// Returns whether the two do the same work, each stage in an order of its own.
+/// Returns whether the two schedules do the same work, each stage in any order.
 bool is_same_work(const Schedule& one, const Schedule& other) {
     if (one.stages != other.stages || one.chunks != other.chunks ||
         one.parts != other.parts)
@@ -56,14 +56,14 @@ bool follows(const Instruction& earlier, const Instruction& later) {
 struct Cost {
     Picoseconds longest = 0;
     Picoseconds makespan = 0;
-    Picoseconds all_stages = 0;  ///< the sum of their times
+    Picoseconds all_stages = 0;  ///< the sum of the stages' times
 
     bool operator<(const Cost& other) const {
         return std::tie(longest, makespan, all_stages) <
                std::tie(other.longest, other.makespan, other.all_stages);
     }
     /// Annealing compares this. It includes all stages, because most moves do not change
-    /// the longest one.
+    /// the longest stage.
     double energy(int stages) const {
         return static_cast<double>(longest) + static_cast<double>(makespan) / 16 +
                static_cast<double>(all_stages) / (4.0 * stages);
@@ -89,7 +89,7 @@ class OrderSearch {
 
     Schedule run() {
         const int trials = std::clamp(40'000'000 / now_.instructions(), 400, 100'000);
-        // In each round the heat falls from the time of one pass to 2 % of that.
+        // In each round the heat falls from the time of one pass to 2 % of that time.
         const double pass = std::max(
             1.0, static_cast<double>(cost_.longest) / work_count(now_.of_stage(0)));
         for (int round = 0; round < kRounds; ++round) {
@@ -138,7 +138,7 @@ class OrderSearch {
         best_cost_ = cost_;
     }
 
-    /// Takes every better order, and a worse one with a probability that falls with the
+    /// Takes a better order always, a worse one with a probability that falls with the
     /// heat.
     bool is_taken(const Cost& cost) {
         const double worse = cost.energy(now_.stages) - cost_.energy(now_.stages);
@@ -188,8 +188,8 @@ double most_memory(const Schedule& schedule, const ScheduleMemory& memory) {
     return most;
 }
 
-/// Lets each stage run what can start first. If several can, a backward or its first half
-/// comes before a forward, and a weight half comes last.
+/// Lets each stage run the work that can start first. At equal times, a backward or its
+/// first half comes before a forward, and a weight half comes last.
 class GreedyOrder {
   public:
     /// `ahead`: a forward of any chunk but the last leaves at least this much memory
@@ -213,8 +213,8 @@ class GreedyOrder {
         }
     }
 
-    /// Returns none if it is stuck: forwards hold the memory that other forwards wait
-    /// for.
+    /// Returns none if no work can start: forwards hold the memory that other forwards
+    /// wait for.
     std::optional<Schedule> run() {
         Schedule made = work_;
         for (std::vector<Instruction>& list : made.work)
@@ -242,7 +242,7 @@ class GreedyOrder {
     };
     struct Choice {
         Picoseconds start;
-        int turn;  ///< if two can start together, the lower turn starts
+        int turn;  ///< at equal times the lower turn starts first
         Place place;
 
         bool operator<(const Choice& other) const {
@@ -279,7 +279,7 @@ class GreedyOrder {
         return stage.held + kept <= limit_ - (last ? 0 : ahead_);
     }
 
-    /// Returns when the data that it needs is made; none if that is not scheduled yet.
+    /// Returns when the work's data is made; none if this is not scheduled yet.
     std::optional<Picoseconds> ready_at(Place place) const {
         const Instruction& each = work_.at(place);
         std::optional<Picoseconds> ready = 0;
@@ -322,7 +322,7 @@ class GreedyOrder {
     std::vector<std::vector<std::optional<Picoseconds>>> ends_;  ///< by stage, position
 };
 
-/// Returns the same work with one micro-batch under way at a time. No order holds less.
+/// Returns the same work, one micro-batch at a time. No order holds less memory.
 Schedule one_by_one(Schedule schedule) {
     const auto key = [&](int stage) {
         return [&schedule, stage](const Instruction& each) {
@@ -343,8 +343,8 @@ Schedule one_by_one(Schedule schedule) {
     return schedule;
 }
 
-/// Returns the same work in the order of each generator that has it. The ends of steps
-/// stay those of `work`.
+/// Returns the same work in the order of each generator that has this work. The ends of
+/// steps are taken from `work`.
 std::vector<Schedule> candidates(const Schedule& work) {
     std::vector<Schedule> found;
     for (const std::string& name : schedule_names()) {
@@ -372,7 +372,7 @@ std::vector<Schedule> candidates(const Schedule& work) {
     return found;
 }
 
-/// Returns why an order with this instruction is not searched; null if it is.
+/// Returns the reason not to search orders with this instruction; null if there is none.
 const char* reason_not_searched(const Instruction& each) {
     if (is_message(each.kind)) return "the order of work is searched, without messages";
     if (each.together) return "pairs that overlap are not searched";

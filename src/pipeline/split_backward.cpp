@@ -14,8 +14,8 @@ struct SplitBackwardLead {
 };
 
 /// One stage's work: first `forwards` of warm-up, then a forward and the first half of a
-/// backward in turn. The second halves follow `inputs` behind; the last of them come at
-/// the end.
+/// backward in turn. The second halves follow `inputs` places later; the last of them
+/// come at the end.
 // lesson: split-backward
 std::vector<Instruction> split_backward_work(int micro_batches,
                                              const SplitBackwardLead& lead) {

@@ -32,24 +32,24 @@ struct Timing {
     const TimeSpan& span(Place place) const { return spans[place.stage][place.position]; }
     bool takes_time(Place place) const { return span(place).end > span(place).start; }
 
-    // The bubble is that of the stage that takes longest, as in papers. Each stage's time
+    // The bubble belongs to the stage that takes longest, as in papers. Each stage's time
     // is measured from its own first instruction to its own end: if several steps follow
     // one another, the next step's first forwards fill the idle time before and after.
 
     Picoseconds longest = 0;  ///< the longest of the stages' spans
     Picoseconds ideal = 0;    ///< the busy time of the busiest stage
     Picoseconds bubble() const { return longest - ideal; }
-    /// Over `longest`, as in GPipe, Chimera and Zero Bubble; 0 if nothing takes time.
+    /// Divided by `longest`, as in GPipe, Chimera, Zero Bubble; 0 if nothing takes time.
     double bubble_over_total() const;
-    /// Over `ideal`, as in Narayanan et al. 2021 (SC21).
+    /// Divided by `ideal`, as in Narayanan et al. 2021 (SC21).
     double bubble_over_ideal() const;
     /// Returns the fraction of the makespan in which stages are busy, on average.
     double utilisation() const;
 
-    /// For each instruction, the one that it waited for last: for its end, or for the
-    /// arrival of its data. None if it began at time 0.
+    /// For each instruction, the instruction that it waited for last (for its end, or for
+    /// the arrival of its data). None if it began at time 0.
     std::vector<std::vector<Place>> causes;
-    /// Returns the same, but skips instructions that take no time.
+    /// Returns this cause, but skips instructions that take no time.
     Place begins_after(Place place) const;
 
     /// The chain of instructions that sets the makespan: each begins when the one before
@@ -64,10 +64,10 @@ struct Timing {
 /// has no messages, data arrives from another stage one message time after it was made,
 /// and messages never wait for one another. If it has messages, a message begins when
 /// both stages have reached it and all messages before it in both stages' queues are
-/// done; only computations that need it wait for it. The messages of a group run at the
-/// same time, each for its own time; the group is done, and its data has arrived, when
-/// the last one is. A reduction begins when all stages that hold the part have reached
-/// it, and takes the longest of their times; meanwhile a stage does nothing else.
+/// done; only computations that need its data wait for it. The messages of a group run at
+/// the same time, each for its own time; the group is done, and its data has arrived,
+/// when its last message is done. A reduction begins when all stages that hold the part
+/// have reached it, and takes the longest of their times; meanwhile they do nothing else.
 ///
 /// Throws UsageError for times that do not fit the schedule (ScheduleTimes::require_fit),
 /// and for a schedule with a problem (src/pipeline/validate.hpp). Takes time proportional

@@ -9,36 +9,36 @@
 
 namespace lockstep {
 
-/// The durations of instructions, of a stage for one of its chunks or of a part of the
-/// model: whole numbers of any unit, not negative.
+/// The durations of instructions, for one chunk of a stage or for a part of the model:
+/// whole numbers of any unit, not negative.
 struct Durations {
     Picoseconds forward = 1;
     Picoseconds backward_input = 1;
     Picoseconds backward_weight = 1;
-    Picoseconds message = 0;    ///< sent by the stage; of a part: to and from the next
+    Picoseconds message = 0;    ///< sent by the stage; for a part: to and from the next
     Picoseconds recompute = 0;  ///< forward once more, before a backward
-    Picoseconds reduce = 0;     ///< of gradients over all that share them
+    Picoseconds reduce = 0;     ///< of gradients over all stages that share them
     Picoseconds update = 0;     ///< of weights
     /// A forward and a backward that overlap; if their parts differ, the longer time. -1
-    /// is the sum of both.
+    /// stands for the sum of both.
     Picoseconds overlapped = -1;
 
-    /// A whole backward takes the time of both halves. It and the first half also
-    /// recompute.
+    /// A whole backward takes the time of both halves. A whole backward and a first half
+    /// also recompute.
     Picoseconds of_kind(InstructionKind kind) const;
 };
 
 /// How long everything in a schedule takes.
 struct ScheduleTimes {
     ScheduleTimes() = default;
-    /// One for all stages, or one a stage.
+    /// One entry for all stages, or one for each stage.
     ScheduleTimes(std::vector<Durations> by_stage) : each(std::move(by_stage)) {}
     ScheduleTimes(std::initializer_list<Durations> by_stage) : each(by_stage) {}
 
-    /// One for all, one a stage, or one a part of the model.
+    /// One entry for all, or one for each stage, or one for each part of the model.
     std::vector<Durations> each{{}};
-    bool by_part = false;  ///< `each` has one a part
-    /// Messages between these two stages, the lower first, take another time: a slow
+    bool by_part = false;  ///< `each` has an entry for each part
+    /// Messages between these two stages (the lower one first) take another time: a slow
     /// link.
     std::map<std::pair<int, int>, Picoseconds> links;
 

@@ -7,17 +7,16 @@
 
 namespace lockstep {
 
-/// Says what each stage does in which slot; a pass takes one slot. A schedule takes only
-/// the order from it.
+/// Says what each stage does in which slot; a pass takes one slot. A schedule uses only
+/// the order.
 class Timetable {
   public:
-    /// The schedule gives stages and parts, and must stay.
+    /// The schedule gives stages and parts, and must outlive the timetable.
     explicit Timetable(const Schedule& schedule)
         : schedule_(schedule), slots_(static_cast<std::size_t>(schedule.stages)) {}
 
     /// Adds a micro-batch's passes, forward and back, one slot each, from slot `first`
-    /// on: through the parts of one chunk (one way, if stages have parts of two ways), or
-    /// through all parts.
+    /// on. The passes go through one chunk of each stage, or through all chunks.
     void add_round_trip(int micro_batch, int first, int chunk);
     void add_round_trip(int micro_batch, int first) {
         for (int chunk = 0; chunk < schedule_.chunks; ++chunk)

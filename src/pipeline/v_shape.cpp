@@ -35,7 +35,7 @@ constexpr bool is_weight(Pass pass) {
 }
 
 /// A building block: the slots of a stage's four passes of the first micro-batch, in
-/// order. Each later micro-batch comes kInterval slots behind the one before.
+/// order. From one micro-batch to the next there are kInterval slots.
 using Block = std::array<int, 4>;
 constexpr int kInterval = 6;
 
@@ -65,8 +65,8 @@ class VTimetable {
             most_ = std::max(most_, *std::max_element(held.begin(), held.end()));
     }
 
-    /// Moves each pass to the first free slot after all that it needs is done. A forward
-    /// moves only if the stage's peak of held activations does not grow.
+    /// Moves each pass to the first free slot after everything that it needs is done. A
+    /// forward moves only if the stage's peak of held activations does not grow.
     void squeeze();
     /// After a stage's last forward, runs the backwards first and the weight halves
     /// later.
@@ -118,7 +118,7 @@ class VTimetable {
     std::vector<std::vector<int>> slot_of_;
 };
 
-/// Puts each into the first free slot behind its input half, first come, first served.
+/// Puts each weight half into the first free slot behind its input half, in order.
 void VTimetable::add_weight_halves() {
     for (int stage = 0; stage < stages_; ++stage) {
         std::deque<Cell> waiting;
@@ -152,7 +152,7 @@ void VTimetable::count_held(int stage) {
     }
 }
 
-/// Returns the first slot at which all that the pass needs has been done.
+/// Returns the first slot at which everything that the pass needs is done.
 int VTimetable::ready(int stage, Cell cell) {
     const int i = cell.micro_batch;
     // Passes of one kind keep their order.

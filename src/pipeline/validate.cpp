@@ -126,7 +126,7 @@ Problem check_range(const Schedule& schedule, Place place) {
     return std::nullopt;
 }
 
-/// Checks an instruction that begins together with the one before it.
+/// Checks an instruction that begins together with the instruction before it.
 Problem check_together(const Schedule& schedule, Place place) {
     const Instruction& work = schedule.at(place);
     if (!work.together) return std::nullopt;
@@ -247,8 +247,8 @@ Problem check_part(const Schedule& schedule, const WorkIndex& index, int part,
     return weight ? check_follows(schedule, weight, back) : std::nullopt;
 }
 
-/// Checks that each part of the model runs each micro-batch forward once, then backward
-/// once, whole or in halves, in one chunk.
+/// Checks that each part of the model runs each micro-batch once forward and then once
+/// backward (whole or in halves), in one chunk.
 Problem check_passes(const Schedule& schedule, const WorkIndex& index) {
     const int parts = schedule.part_count();
     for (int part = 0; part < parts; ++part)
@@ -319,8 +319,8 @@ Problem check_versions(const Schedule& schedule, const WorkIndex& index) {
 }
 
 /// Checks the reductions and updates of each stage's chunks. All stages that hold a part
-/// take part in its reductions; there are gradients to reduce or to update with; and the
-/// copies of a part stay equal.
+/// join its reductions; there are gradients to reduce or to update with; and the copies
+/// of a part stay equal.
 class StepCheck {
   public:
     StepCheck(const Schedule& schedule, const WorkIndex& index)
@@ -354,8 +354,8 @@ class StepCheck {
         return kind == reduce_gradients || kind == optimizer_step;
     }
 
-    /// `any`: the chunk has gradients to update with. `used`: the reduction or update
-    /// before.
+    /// `any`: the chunk has gradients to update with. `used`: the previous reduction or
+    /// update.
     Problem check(Place place, bool any, Place used) const {
         const bool reduces = schedule_.at(place).kind == reduce_gradients;
         if (Problem found = reduces ? check_meeting(place) : std::nullopt) return found;
@@ -398,7 +398,7 @@ class StepCheck {
         for (std::size_t i = 0; i < std::max(one.size(), other.size()); ++i) {
             if (updates(one, i) == updates(other, i)) continue;
             const std::vector<Place>& there = updates(one, i) ? one : other;
-            // It takes part in the same reductions, so it is not empty.
+            // This copy joins the same reductions, so its list is not empty.
             const std::vector<Place>& missing = updates(one, i) ? other : one;
             return problem_at(schedule_, there[i],
                               "stage {} holds part {}, too, but does not update it here: "
@@ -408,8 +408,8 @@ class StepCheck {
         return std::nullopt;
     }
 
-    /// Marks reductions and updates that have a backward of their chunk between them and
-    /// the one before.
+    /// Marks each reduction or update if a backward of its chunk is between it and the
+    /// previous reduction or update.
     void find_new_gradients(int stage) {
         std::vector<char>& marks = new_gradients_.emplace_back();
         marks.resize(schedule_.of_stage(stage).size());
@@ -426,8 +426,8 @@ class StepCheck {
         return new_gradients_[step.stage][step.position] != 0;
     }
 
-    /// A stage without gradients of its own takes part, if another that holds the part
-    /// has some.
+    /// A stage without gradients of its own joins a reduction if another stage that holds
+    /// the part has gradients.
     bool reduces_something(Place place) const {
         return std::ranges::any_of(index_.meeting(place),
                                    [&](Place end) { return has_new_gradients(end); });
@@ -459,16 +459,16 @@ class StepCheck {
     std::vector<std::vector<char>> new_gradients_;  ///< by place
 };
 
-/// `stuck` waits for `needed`. On its stage, `needed` comes after `in_front`, or is the
-/// same.
+/// `stuck` waits for `needed`. On its stage, `needed` comes after `in_front`, or is
+/// `in_front`.
 struct Link {
     Place stuck;
     Place needed;
     Place in_front;
 };
 
-/// Returns the first instruction that a stuck one, or one that begins together with it,
-/// waits for.
+/// Returns the first instruction that a stuck instruction waits for. Instructions that
+/// begin together with it count, too.
 Place needed_by(const Schedule& schedule, const WorkIndex& index, const Walk& walk,
                 Place stuck) {
     if (is_message(schedule.at(stuck).kind)) return index.partner(stuck);
@@ -484,13 +484,13 @@ Place needed_by(const Schedule& schedule, const WorkIndex& index, const Walk& wa
     return {};
 }
 
-/// Returns what holds up a stuck instruction.
+/// Returns the reason why an instruction is stuck.
 Link link_of(const Schedule& schedule, const WorkIndex& index, const Walk& walk,
              Place stuck) {
     const Place needed = needed_by(schedule, index, walk, stuck);
     const Place program = walk.at(needed.stage);
-    // A message that its stage has posted waits for those before it in its queue. One
-    // that is not posted yet waits for the instruction that its stage has reached.
+    // A message that its stage has posted waits for the messages before it in the queue.
+    // Other messages wait for the instruction that the stage has reached.
     const bool posted = is_message(schedule.at(needed).kind) &&
                         (!program || needed.position < program.position);
     return {stuck, needed, posted ? walk.in_front_of(needed) : program};
@@ -518,7 +518,7 @@ std::string place_text(const Schedule& schedule, Place place) {
     return work.line > 0 ? fmt::format("{}, line {}", text, work.line) : text;
 }
 
-/// Names an instruction briefly, since the next link says it in full.
+/// Names an instruction briefly, since the next link names it in full.
 std::string short_text(const Schedule& schedule, Place place) {
     return fmt::format("instruction {} ({})", place.position + 1,
                        text_of(schedule.at(place)));
@@ -558,7 +558,7 @@ ScheduleProblem deadlock(const Schedule& schedule, const WorkIndex& index,
     return problem;
 }
 
-/// Checks that the copies of a stage's middle match the first one.
+/// Checks that the copies of a stage's middle match the first copy.
 Problem check_copies(const Schedule& schedule, int stage) {
     const Period& period = *schedule.period;
     const Positions first = period.first[stage];

@@ -25,19 +25,19 @@ struct ScheduleProblem {
 ///   stage; the kind, the micro-batch and the chunk of every instruction exist;
 ///   instructions that begin together are a group of messages, or a forward and a
 ///   backward; copies of a repeated middle differ only by its micro-batches and updates;
-/// - every part of the model runs every micro-batch forward once, then backward once,
-///   whole or in halves, on one stage;
+/// - every part of the model runs every micro-batch once forward and then once backward
+///   (whole or in halves), on one stage;
 /// - there are no messages at all; or all data that crosses stages has one send and one
-///   receive, after it is made and before it is used, and there are no other messages;
+///   receive, after the data is made and before it is used, and no other message exists;
 /// - backward reads the weights that its forward read, and no instruction reads the
 ///   weights of an optimizer step that is still to come;
 /// - between two reductions of a chunk, and between two updates, there is a backward;
 ///   stages that hold the same part reduce it equally often, and update it at the same
-///   points, after a reduction since the last backward;
-/// - if all stages follow it in order (src/pipeline/walk.hpp), it reaches its end.
+///   points, with a reduction between the last backward and the update;
+/// - if all stages follow the schedule (src/pipeline/walk.hpp), they reach its end.
 std::optional<ScheduleProblem> find_problem(const Schedule& schedule);
 
-/// A schedule's problem; or if there is none, when everything in it happens.
+/// A schedule's problem; if there is none, the times of everything in it.
 struct Examination {
     std::optional<ScheduleProblem> problem;
     Timing timing;  ///< if there is no problem

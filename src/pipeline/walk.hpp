@@ -10,11 +10,11 @@ namespace lockstep {
 /// Runs a schedule as its stages would, and records when everything happens. Each stage
 /// works through its list from front to back. Messages are posted to the stage's queues
 /// and overlap with its computations. Nothing is buffered: a send waits for its receive.
-/// Reductions of a part that several stages hold also wait for one another, and the
-/// stages wait for them.
+/// If several stages hold a part, its reductions wait for one another, and the stages
+/// wait for the reductions.
 class Walk {
   public:
-    /// All must stay.
+    /// All arguments must outlive the walk.
     Walk(const Schedule& schedule, const WorkIndex& index, const ScheduleTimes& times);
 
     /// Runs to the end. Returns false if nothing can run before that.
@@ -28,8 +28,8 @@ class Walk {
     /// Returns a message that a stage has posted and that cannot run; none if there is
     /// none.
     Place stuck_message(int stage) const;
-    /// Returns the message that a posted message waits for: itself, or one in front of it
-    /// in its queue.
+    /// Returns the message that a posted message waits for: itself, or a message in front
+    /// of it in its queue.
     Place in_front_of(Place message) const;
 
     /// Returns when everything happened. Call it once, after run().
@@ -56,7 +56,7 @@ class Walk {
         Positions positions;
         int left = 0;    ///< not yet delivered
         Earliest begin;  ///< the earliest begin
-        Earliest end;    ///< of those delivered
+        Earliest end;    ///< of the delivered messages
     };
     struct Queue {
         int peer = -1;  ///< by direction: the other stage

@@ -6,11 +6,11 @@
 
 namespace lockstep {
 
-/// The version of its chunk's weights that each computation reads. Versions count the
-/// chunk's optimizer steps, from 0 at the schedule's start.
+/// For each computation, the version of its chunk's weights that it reads. Versions count
+/// the chunk's optimizer steps, from 0 at the schedule's start.
 class WeightVersions {
   public:
-    /// The schedule must stay; its chunks must be in range.
+    /// The schedule must outlive this object; its chunks must be in range.
     explicit WeightVersions(const Schedule& schedule);
 
     /// Returns how many optimizer steps of its chunk come before the instruction.

@@ -9,7 +9,7 @@ namespace {
 
 using enum InstructionKind;
 
-/// The table has a row for each kind; a whole backward and its first half share one.
+/// The table has a row for each kind; a whole backward and a first half share a row.
 constexpr int kRows = 7;
 constexpr int kRowsWithoutMessages = 3;
 

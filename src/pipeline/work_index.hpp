@@ -12,32 +12,32 @@ namespace lockstep {
 /// An index of a schedule's work: the place of each computation and
 /// message, and what it waits for.
 ///
-/// An instruction waits for those before it on its stage, and for its data: a forward of
-/// part k waits for the forward of part k - 1, a backward of part k for the backward of
-/// part k + 1, of the same micro-batch. If the schedule has messages and the two are on
-/// different stages, it waits for its receive instead.
+/// An instruction waits for the instructions before it on its stage, and for its data: a
+/// forward of part k waits for the forward of part k - 1, a backward of part k for the
+/// backward of part k + 1, of the same micro-batch. If the schedule has messages and the
+/// two parts are on different stages, the instruction waits for its receive instead.
 class WorkIndex {
   public:
-    /// The schedule must stay. Micro-batches and chunks must be in range.
+    /// The schedule must outlive the index. Micro-batches and chunks must be in range.
     explicit WorkIndex(const Schedule& schedule);
 
-    /// Returns none if the schedule does not have it. `backward` and `backward_input`
-    /// find the same instruction: a whole backward, or the first half.
+    /// Returns none if the schedule does not have the instruction. `backward` and
+    /// `backward_input` find the same instruction: a whole backward, or the first half.
     Place find(InstructionKind kind, int part, int micro_batch) const;
     /// Two places that do the same work, if there are any.
     const std::optional<std::pair<Place, Place>>& twice() const { return twice_; }
 
-    /// Returns the instruction that a computation waits for, other than those before it
-    /// on its stage; none if there is none.
+    /// Returns the instruction that makes or receives a computation's data, if there is
+    /// one.
     Place need(Place place) const;
     /// Returns the instruction at a message's other end; none if the schedule has none.
     Place partner(Place place) const;
-    /// Returns the stage at a message's other end: the one that makes or uses its data;
-    /// -1 if no stage does.
+    /// Returns the stage at a message's other end, which makes or uses the message's
+    /// data; -1 if no stage does.
     int peer(Place place) const;
     /// Returns whether what `place` needs comes from another stage.
     bool crosses(Place place) const;
-    /// Returns the reductions that run together with this one: one of each stage that
+    /// Returns the reductions that run together with this one: one on each stage that
     /// holds the part. The first reductions of all these stages run together, then the
     /// second ones, and so on. Position -1 means that a stage has no such reduction.
     std::vector<Place> meeting(Place place) const;

@@ -61,8 +61,8 @@ bool WrittenTimes::has_lists() const {
 
 namespace {
 
-/// Returns how many amounts there are at most. Throws UsageError for another number than
-/// one or `expected`.
+/// Returns the largest number of amounts of a time. Throws UsageError if a number is
+/// neither one nor `expected`.
 std::size_t entries_of(const WrittenTimes& written, std::size_t expected) {
     const char* unit = written.by_part ? "part" : "stage";
     std::size_t entries = 1;

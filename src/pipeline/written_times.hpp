@@ -13,14 +13,14 @@ namespace lockstep {
 
 /// Times as people write them: decimal numbers of any unit, kept exactly.
 struct WrittenTimes {
-    /// In billionths of the unit: one for all, or one a part of the model (or a stage).
+    /// In billionths of the unit. One for all parts (or stages), or one for each.
     using Amounts = std::vector<std::int64_t>;
     static constexpr std::int64_t kUnit = 1'000'000'000;
 
     Amounts forward{kUnit};
     Amounts backward_input{kUnit};
     Amounts backward_weight{kUnit};
-    Amounts message{0};  ///< by part: between it and the next
+    Amounts message{0};  ///< by part: to and from the next part
     Amounts recompute{0};
     Amounts reduce{0};
     Amounts update{0};

@@ -27,7 +27,7 @@ Causes::Causes(const RunReport& report) : report_(report) {
     for (const TraceEvent& event : report.trace) {
         if (event.kind == "wait" && event.end > event.start)
             waited_[{event.rank, event.end}] = &event;
-        // A phase ends with its last operation, which says more.
+        // A phase and its last operation end together. The operation says more.
         if (event.kind == "operation") computed_[{event.rank, event.end}] = &event;
         if (event.kind != "communication") continue;
         began_[{event.queue, event.start}].push_back(&event);

@@ -13,12 +13,12 @@ namespace lockstep {
 /// Why an event did not begin earlier.
 struct Cause {
     std::string words;                ///< "waited 12 us for all_reduce"; empty if unknown
-    std::vector<std::size_t> events;  ///< places in the trace: it waited for these
+    std::vector<std::size_t> events;  ///< places in the trace that it waited for
 };
 
 /// Finds what each event of a trace waited for: a computation waits for the communication
-/// before it, a communication for the rank that came last. It has pointers into the
-/// report.
+/// before it, and a communication waits for the rank that came last. A Causes has
+/// pointers into the report.
 class Causes {
   public:
     explicit Causes(const RunReport& report);
@@ -30,8 +30,8 @@ class Causes {
 
     Cause of_computation(const TraceEvent& event) const;
     Cause of_communication(const TraceEvent& event) const;
-    /// Returns the event that the rank ended when it came to the communication; null if
-    /// unknown.
+    /// Returns the rank's event that ended when the rank reached the communication; null
+    /// if unknown.
     const TraceEvent* ended_before(const TraceEvent& event) const;
     /// Returns the communication that a wait waited for; null if the trace does not have
     /// it.

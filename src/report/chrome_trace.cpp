@@ -118,7 +118,7 @@ class RunWriter {
     }
 
     /// A place on a queue to which an arrow can be tied. Readers tie the arrow to the
-    /// slice around the place, which must be before the slice's end.
+    /// slice around the place. The place must be before the slice's end.
     struct Anchor {
         int thread = -1;
         std::int64_t ns = 0;

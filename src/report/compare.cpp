@@ -165,7 +165,7 @@ Comparison compare_tensors(const NamedTensors& a, const NamedTensors& b,
 
 namespace {
 
-/// If a mistake ended a run, the tensors that it had kept are not its results.
+/// If a mistake ended a run, the tensors that it kept before are not its results.
 void require_finished(const std::filesystem::path& folder) {
     require(!std::filesystem::exists(folder / "diagnosis.txt"), [&] {
         return folder.string() +

@@ -36,17 +36,16 @@ struct Comparison {
     std::vector<TensorDifference> tensors;
     std::vector<OptionDifference> differs;  ///< of the runs, if records are compared
 
-    /// Returns whether all tensors passed, and there is at least one: comparing nothing
-    /// proves nothing.
+    /// Returns whether all tensors passed. Returns false if there is no tensor.
     bool passed() const;
-    /// Returns the differences of the runs, if there are any, a table with the failed
-    /// tensors first, and a summary line.
+    /// Returns the differences of the runs (if any), a table with the failed tensors
+    /// first, and a summary line.
     std::string text() const;
     std::string json() const;
 };
 
-/// Returns how much the results of one sum, added in two orders, may differ, relative to
-/// its largest result: 8 √K ε. K is the length of the sum, and ε the distance from 1 to
+/// Returns a bound on the difference between two orders of adding one sum, relative to
+/// the largest result: 8 √K ε. K is the length of the sum, and ε the distance from 1 to
 /// the next number of the dtype. Rounding errors of a sum add up like a random walk, so
 /// the difference of two orders has a deviation of about 0.4 √K ε. The rest of the bound
 /// is for sums whose terms cancel. Sums of bf16 are computed in f32 and rounded once, so
@@ -57,15 +56,15 @@ double sum_bound(DType dtype, std::int64_t length);
 TensorDifference compare_tensor(const std::string& name, const HostTensor& a,
                                 const HostTensor& b);
 
-/// Compares tensors by name. `bound` is the bound of the relative difference of every
-/// floating tensor. Without it, the bound is sum_bound of length 1 and of the less
-/// precise of the two tensors' dtypes. Integers must be equal. Equal infinities are
-/// equal. A NaN fails, even if it is on both sides.
+/// Compares tensors by name. `bound` limits the relative difference of every floating
+/// tensor. If it is not given, the limit is sum_bound of the less precise of the two
+/// tensors' dtypes and of length 1. Integers must be equal. Equal infinities are equal. A
+/// NaN fails, even if it is on both sides.
 Comparison compare_tensors(const NamedTensors& a, const NamedTensors& b,
                            std::optional<double> bound);
 
 /// Compares the outputs of two run directories. If no bound is given, it is sum_bound of
-/// the least precise dtype of tensors and runs, and of the longer `sum_length` of the two
+/// the least precise dtype of tensors and runs, and of the larger `sum_length` of the two
 /// run.json. Throws UsageError with one sentence if a folder does not exist or has no
 /// record.
 Comparison compare_records(const std::filesystem::path& a, const std::filesystem::path& b,

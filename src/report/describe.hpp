@@ -11,8 +11,7 @@ struct GptSizes;
 // How a model is built and trained, for a record's run.json (Record::models). Another
 // program can build the same model from this, without reading a lesson's source.
 
-/// Has "kind" "gpt", all sizes and forms, even defaults, and "parameters", the number of
-/// parameters.
+/// Has "kind" "gpt", all sizes and forms (even defaults), and the number of "parameters".
 Json describe(const GptSizes& sizes);
 /// Has "kind" "char_model", its sizes, and "parameters".
 Json describe(const CharModelSizes& sizes);
@@ -25,8 +24,7 @@ Json describe(const AdamWOptions& options, DType dtype);
 
 /// Appends how the model is trained: `optimizer`, `steps` and `loss`. The loss's `kind`
 /// is "cross_entropy" (in nats) or "mean_squared_error". The loss is the mean over all
-/// rows of a step, times `factor`; recorded losses and gradients are those of this
-/// product.
+/// rows of a step, times `factor`; recorded losses and gradients belong to this product.
 Json trained(Json model, Json optimizer, const char* loss, double factor, int steps);
 
 }  // namespace lockstep

@@ -182,7 +182,7 @@ void InputFile::read_at(std::uint64_t begin, void* destination, std::uint64_t si
 
 namespace {
 
-/// Waits until a pipe or a terminal, whose other side exists, has more to read.
+/// Waits until a pipe or a terminal has more to read. Its other side must exist.
 void wait_for_more(const os::Descriptor& file, const std::filesystem::path& path) {
     constexpr int kPatienceSeconds = 30;
     pollfd readable{file.number(), POLLIN, 0};

@@ -29,13 +29,13 @@ class WholeFile {
     void write(const std::byte* data, std::size_t size);
     void write(std::string_view text);
     void finish();
-    /// Like finish(), but when it returns, the file is on the disk and stays there, even
-    /// if the power fails.
+    /// Like finish(), but afterwards the file is on the disk and survives a power
+    /// failure.
     void finish_durably();
 
   private:
     std::filesystem::path path_;   ///< as messages name it
-    std::filesystem::path place_;  ///< the same without links
+    std::filesystem::path place_;  ///< the path without links
     std::filesystem::path temporary_;
     int descriptor_ = -1;
 };
@@ -44,26 +44,26 @@ class WholeFile {
 void write_text_file(const std::filesystem::path& path, std::string_view text);
 /// The same, durably.
 void write_durable_text_file(const std::filesystem::path& path, std::string_view text);
-/// Makes the folder and its parents, unless they exist. When it returns, the folder stays
-/// there even if the power fails, if the parents that existed before do, too.
+/// Makes the folder and its parents, unless they exist. Afterwards the folder survives a
+/// power failure, if its older parents survive it, too.
 void make_durable_folder(const std::filesystem::path& path);
 
-/// Removes the file, if there is one. When it returns, the file does not come back, even
-/// if the power fails.
+/// Removes the file, if there is one. Afterwards the file does not come back, even if the
+/// power fails.
 void remove_durably(const std::filesystem::path& path);
 
 /// Throws what writing the file would throw. Called before a long run; leaves no file.
 void require_writable_file(const std::filesystem::path& path);
 
 /// A regular file, open for reading from its first byte on. The constructor throws
-/// std::system_error if it cannot be opened, UsageError if it is a folder or a device.
+/// std::system_error if opening fails, UsageError for a folder or a device.
 class InputFile {
   public:
     explicit InputFile(std::filesystem::path path);
 
     std::uint64_t size() const { return size_; }
-    /// Reads the next `size` bytes. Throws std::system_error if they cannot be read or do
-    /// not exist.
+    /// Reads the next `size` bytes. Throws std::system_error if these bytes cannot be
+    /// read or do not exist.
     void read(void* destination, std::uint64_t size);
     /// Reads `size` bytes from byte `begin` on. Does not change where the next read()
     /// begins.
@@ -75,11 +75,11 @@ class InputFile {
     std::uint64_t size_ = 0;
 };
 
-/// Returns the bytes of a regular file. Throws std::system_error with the path if it
-/// cannot be read, UsageError if it is no regular file or has more than `limit_bytes`.
+/// Returns the bytes of a regular file. Throws std::system_error with the path if reading
+/// fails, UsageError if it is no regular file or has more than `limit_bytes`.
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit_bytes);
 
-/// Returns the bytes of a file, or those of a pipe or a device until its end. Throws as
+/// Returns all bytes of a file, or of a pipe or a device until its end. Throws as
 /// read_text_file does. Also throws UsageError if the pipe has no writer, or if its
 /// writer is silent for half a minute.
 std::string read_text_input(const std::filesystem::path& path, std::uint64_t limit_bytes);

@@ -19,14 +19,14 @@ namespace {
 
 constexpr Picoseconds kMicrosecond = 1'000'000;
 
-// Numbers of the host's threads, which differ from the streams': one for the steps, one
-// for each queue's phases, one for each queue's launches.
+// Thread numbers of the host; streams have other numbers. There is one thread for the
+// steps, and for each queue one for its phases and one for its launches.
 constexpr int kStepThread = 1'000;
 constexpr int kPhaseThread = 2'000;
 constexpr int kLaunchThread = 3'000;
 
-/// Returns the largest power of ten of picoseconds, at most a microsecond, such that no
-/// operation is shorter.
+/// Returns the largest power of ten of picoseconds that is at most a microsecond and at
+/// most the shortest operation.
 Picoseconds unit_of(const RunReport& run) {
     Picoseconds unit = kMicrosecond;
     for (const TraceEvent& event : run.trace)
@@ -36,7 +36,7 @@ Picoseconds unit_of(const RunReport& run) {
     return unit;
 }
 
-/// Returns NCCL's name for the kernel; a group of several verbs is treated as one of
+/// Returns NCCL's name for the kernel; a group of several verbs is treated as a group of
 /// sends and receives.
 std::string nccl_kernel(const std::string& name) {
     constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kKernels{

@@ -14,7 +14,7 @@ int runs_of(int size, int run) {
     return (size + run - 1) / run;
 }
 
-/// Returns the cost of a cut: 0 without one, more if the last run is shorter.
+/// Returns the cost of a cut: 0 without a cut, more if the last run is shorter.
 double cost_of_cut(int size, int run) {
     constexpr double kEven = 0.7;
     constexpr double kUneven = 1.4;

@@ -15,20 +15,20 @@ namespace lockstep {
 ///     dp 4–7     4  5  6  7
 class MeshLayout {
   public:
-    /// The room that a picture may take.
+    /// The room that a picture may use.
     struct Room {
-        int columns = 1;    ///< the most columns; at least 1
+        int columns = 1;    ///< the maximum number of columns (1 or more)
         double ratio = 1;   ///< of the picture's width to its height
         double column = 1;  ///< the width of a column, in any unit
         double row = 1;     ///< the height of a row, in that unit
     };
-    /// Chooses the layout that fits and whose ratio is nearest to the room's. Layouts
+    /// Chooses a layout that fits. Its ratio is the nearest to the room's ratio. Layouts
     /// that cut an axis count as worse.
     MeshLayout(const MeshShape& shape, const Room& room);
 
     int rows() const { return rows_; }
     int columns() const { return columns_; }
-    /// Returns -1 if there is no rank: the last run may be shorter.
+    /// Returns -1 if the place has no rank: the last run may be shorter.
     int rank_at(int row, int column) const;
 
     /// Return the axes along which rows differ, and a row's places along them: "0", or

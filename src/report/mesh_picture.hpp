@@ -18,7 +18,7 @@ struct MeshPicture {
     int per_node = 8;      ///< devices of a node, which are neighbours
     std::string coloured;  ///< places along this axis have colours; empty: one colour
     /// Short lines on each device's box, by rank, such as what it holds; may be empty.
-    /// They are left out if there are too many boxes.
+    /// These lines are left out if there are too many boxes.
     std::vector<std::vector<std::string>> labels{};
     int marked = -1;  ///< this rank is highlighted; -1: none
     /// Translates words of the picture for its reader; null for English.
@@ -52,7 +52,7 @@ std::string slowest_axis(const MeshShape& shape);
 std::string mesh_text(const MeshPicture& picture, const TextStyle& style);
 
 /// Draws the mesh as a part of a larger picture. Up to 96 devices have places and labels,
-/// up to 2,048 have their ranks, and more are dots.
+/// up to 2,048 have only their ranks, and more devices are dots.
 SvgPart mesh_part(const MeshPicture& picture);
 /// Draws the mesh as a standalone SVG.
 std::string mesh_svg(const MeshPicture& picture);

@@ -70,7 +70,8 @@ class MeshText {
         }
     }
 
-    /// Chooses as many columns as fit between the texts on the left and on the right.
+    /// Chooses the largest layout that fits between the texts on the left and on the
+    /// right.
     void fit() {
         for (int most = std::max(width_ / cell_, 1); most >= 1; --most) {
             layout_ = MeshLayout(picture_.shape, {most, kTextRatio, double(cell_),
@@ -105,11 +106,11 @@ class MeshText {
             row < 0 || row >= layout_.rows() || column < 0 || column >= layout_.columns();
         return outside ? -1 : picture_.node_of(layout_.rank_at(row, column));
     }
-    /// Returns whether there is an edge between a row and the one above it.
+    /// Returns whether there is an edge between a row and the row above it.
     bool has_edge_above(int row, int column) const {
         return has_frames() && node_at(row, column) != node_at(row - 1, column);
     }
-    /// Returns whether there is an edge between a column and the one left of it.
+    /// Returns whether there is an edge between a column and the column left of it.
     bool has_edge_left(int row, int column) const {
         return has_frames() && node_at(row, column) != node_at(row, column - 1);
     }
@@ -131,7 +132,7 @@ class MeshText {
         return picture_.said(first == last ? fmt::format("node {}", first)
                                            : fmt::format("nodes {}–{}", first, last));
     }
-    /// Returns the columns that the names of nodes take, on the right.
+    /// Returns the number of columns for the names of nodes, on the right.
     int node_columns() const {
         if (!has_frames()) return 0;
         const int last = picture_.nodes() - 1;
@@ -180,7 +181,7 @@ class MeshText {
         return pad_left(text, cell_ - 1) + " ";
     }
 
-    /// Returns the frames' edges between a row and the one above it; empty if there are
+    /// Returns the frames' edges between a row and the row above; empty if there are
     /// none.
     std::string edge_line(int row) const {
         bool any = false;

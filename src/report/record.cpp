@@ -213,9 +213,9 @@ constexpr std::array<std::string_view, 9> kFiles{
     "run.json",      "inputs.safetensors",  "metrics.json",
     "trace.json",    "outputs.safetensors", "timeline.svg",
     "diagnosis.txt", "diagnosis.json",      "wait_for_graph.svg"};
-/// A new record is written in a folder with this prefix before it replaces the old one.
-/// The folder has a note that names the process that made it. So a later process can
-/// remove what a killed one left; it removes no folder without such a note.
+/// A new record is written in a folder with this prefix before it replaces the old one. A
+/// note in the folder names the process that made the folder. So a later process can
+/// remove the folder of a killed process; it removes no folder without such a note.
 constexpr std::string_view kStagingPrefix = ".lockstep-";
 constexpr const char* kStagingNote = "made-by-process";
 
@@ -246,7 +246,7 @@ bool is_record_file(const std::string& name) {
             name == rank_trace_name(std::atoi(name.c_str() + 11)));
 }
 
-/// Returns the files of a record that the folder has, run.json first.
+/// Returns the names of the record's files in the folder, run.json first.
 std::vector<std::string> record_files(const fs::path& folder) {
     std::vector<std::string> names;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -258,7 +258,7 @@ std::vector<std::string> record_files(const fs::path& folder) {
     return names;
 }
 
-/// A folder inside the record's folder. The destructor removes it with all that it has.
+/// A folder inside the record's folder. The destructor removes it with its contents.
 class Staging {
   public:
     explicit Staging(const fs::path& folder)
@@ -304,8 +304,8 @@ class Staging {
     fs::path path_;
 };
 
-/// Tries to make the folder, inside a staging folder in the nearest folder that exists,
-/// so that other programs do not see it appear and disappear.
+/// Tries whether the folder can be made. Makes it inside a staging folder in the nearest
+/// existing folder, so that other programs do not see it appear and disappear.
 void try_to_make(const fs::path& folder) {
     fs::path existing = fs::absolute(folder);
     std::vector<fs::path> missing;
@@ -330,7 +330,7 @@ void try_to_make(const fs::path& folder) {
     }
 }
 
-/// Writes the traces of the traced run with the most ranks; if there are several, the
+/// Writes the traces of the traced run with the most ranks; of several such runs, the
 /// last.
 void write_rank_traces(const fs::path& folder, const Record& record) {
     const RunReport* largest = nullptr;
@@ -415,7 +415,7 @@ void swap_in(const fs::path& folder, const fs::path& staging) {
 }
 
 /// Reports an error inside the folder as an error of the folder, since the user did not
-/// name what is inside.
+/// name anything inside it.
 template <typename Action>
 void naming(const fs::path& folder, Action&& action) {
     try {

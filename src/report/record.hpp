@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// A lesson's comparison of a figure with the value or bound that it should have.
+/// A lesson's comparison of a figure with its expected value or its bound.
 struct Check {
     std::string name;
     double figure = 0;
@@ -54,21 +54,21 @@ struct Record {
     NamedTensors outputs;
     std::vector<Check> checks;
     std::vector<std::pair<std::string, RunReport>> runs;
-    /// Titles of runs in pictures, by the run's name, for names that say too little: "one
-    /// device, whole batch".
+    /// Titles of runs in pictures, by the run's name, if the name says too little. A
+    /// title is, for example, "one device, whole batch".
     std::map<std::string, std::string> titles;
     /// How each model is built and trained (src/report/describe.hpp), by the prefix of
-    /// its inputs' names. Another program can rebuild it from run.json.
+    /// its inputs' names. Another program can rebuild the model from run.json.
     std::map<std::string, Json> models;
     /// Also write a trace_rank_K.json for each rank: hta_trace of the traced run with the
-    /// most ranks. If several have the most, the last one is taken.
+    /// most ranks. If several runs have the most ranks, the last of them is used.
     bool hta = false;
     /// The mistake that ended the run early, if there was one. If the report of the
-    /// program that made it is known, it is the last of `runs`, and stopped_run is true.
+    /// stopped run is known, that report is the last of `runs`, and stopped_run is true.
     std::optional<Diagnosis> diagnosis;
     bool stopped_run = false;
 
-    /// Notes the mistake, and its run's report if it has one.
+    /// Notes the mistake, and its run's report if there is one.
     void stopped_by(const FaultError& fault);
 };
 
@@ -77,15 +77,15 @@ struct Record {
 /// `hta` asks for. If a mistake ended a run, also writes diagnosis.txt, diagnosis.json
 /// and, if ranks waited, wait_for_graph.svg.
 ///
-/// The folder is made if it does not exist. If it has anything other than an earlier
+/// The folder is made if it does not exist. If it contains anything other than an earlier
 /// record, UsageError says so, and nothing is touched. Throws std::system_error if the
 /// disk is full or the place cannot be written. An earlier record is then still whole:
-/// the new one is written in a hidden folder inside of `folder`, which may be a mount
-/// point or the working folder, and replaces the earlier one at the end.
+/// the new record is written in a hidden folder inside `folder`, and replaces the earlier
+/// record at the end. `folder` may be a mount point or the working folder.
 void write_record(const std::filesystem::path& folder, const Record& record);
 
-/// Throws what write_record would throw about the folder. Tries it by writing a little
-/// there. Called before a long run; leaves nothing.
+/// Throws what write_record would throw about the folder. Finds it out by writing a
+/// little there. Called before a long run; leaves nothing.
 void require_record_folder(const std::filesystem::path& folder);
 
 /// Returns what run.json says about a record, as far as other code needs it. Throws
@@ -95,7 +95,7 @@ RunOptions read_run_options(const std::filesystem::path& folder);
 /// Return two files of a record as JSON text. metrics.json has the same bytes for the
 /// same run: it has nothing about the host. Times are integer picoseconds; numbers that
 /// are not finite are the strings "NaN", "Infinity" and "-Infinity". run.json lists the
-/// record's other `files`. The next record in the folder replaces only these.
+/// record's other `files`. The next record in the folder replaces only these files.
 std::string run_json(const Record& record, const std::vector<std::string>& files = {});
 std::string metrics_json(const Record& record);
 

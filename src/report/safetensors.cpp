@@ -63,8 +63,8 @@ std::string shortened(std::string text) {
     return json_quoted(text);
 }
 
-/// Refuses, while the header is parsed, what would make its tree large or ambiguous: deep
-/// nesting, long arrays, repeated keys.
+/// Refuses everything that would make the header's tree large or ambiguous, while the
+/// header is parsed: deep nesting, long arrays, repeated keys.
 class Guard {
   public:
     explicit Guard(const std::string& file) : file_(file) {}

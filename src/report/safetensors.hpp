@@ -28,8 +28,8 @@ void write_durable_safetensors(const std::filesystem::path& path,
 /// Reads a file of F32, F64, I32 and BF16 tensors of up to four dimensions; anything else
 /// is refused. Files are not trusted. Throws UsageError, with a sentence that names file
 /// and tensor, if the header is truncated, too long or not JSON, if its dtypes, shapes or
-/// offsets are wrong, or if tensors overlap or leave gaps. Takes at most a small multiple
-/// of the file's size as memory. Throws std::system_error with the path if the file
+/// offsets are wrong, or if tensors overlap or leave gaps. Needs memory of at most a
+/// small multiple of the file's size. Throws std::system_error with the path if the file
 /// cannot be read.
 NamedTensors read_safetensors(const std::filesystem::path& path);
 
@@ -50,7 +50,7 @@ class SafetensorsFile {
     /// Returns the texts that the header has in addition to the tensors.
     const std::map<std::string, std::string>& metadata() const { return metadata_; }
     /// Reads `count` elements from element `first` on, as a vector. Throws UsageError if
-    /// they do not exist, or if the file does not have the tensor.
+    /// these elements do not exist, or if the file does not have the tensor.
     HostTensor read(const std::string& name, std::int64_t first, std::int64_t count);
 
   private:

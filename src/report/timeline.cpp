@@ -137,7 +137,7 @@ double busy_part(const TimelineRow& row, Picoseconds end) {
     return static_cast<double>(busy) / static_cast<double>(std::max<Picoseconds>(end, 1));
 }
 
-/// Returns whether the row has a span that takes time, or one that never ended.
+/// Returns whether the row has a span longer than 0, or a span that never ended.
 bool is_worth_drawing(const TimelineRow& row) {
     return std::ranges::any_of(row.spans, [](const RowSpan& span) {
         const TraceEvent& event = *span.event;
@@ -301,7 +301,7 @@ class PanelMaker {
     std::map<int, std::size_t> group_of_;
 };
 
-/// Adds those looks of boxes that are not known yet.
+/// Adds the boxes' looks, except those that are known already.
 void add_looks(Chart& chart, const std::vector<Row>& rows, std::set<int>& known) {
     for (const Row& row : rows)
         for (const Box& box : row.boxes)

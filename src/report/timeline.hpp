@@ -14,8 +14,8 @@ struct TitledRun {
     const RunReport& report;
 };
 
-/// Returns the run as a chart (src/chart/chart.hpp): a row for each queue of each device
-/// that did something, a box for each span, arrows for messages, and memory by category.
+/// Returns the run as a chart (src/chart/chart.hpp): a row for each device's queues that
+/// did something, a box for each span, arrows for messages, and memory by category.
 /// Phases of the training step have the number of their micro-batch. Devices that do
 /// exactly the same at the same times are one group. If there are more than 1,000
 /// messages, they are counted, not drawn.
@@ -26,8 +26,8 @@ Chart timeline_chart(const RunReport& report, const std::string& title);
 Chart memory_chart(const RunReport& report, const std::string& title);
 
 /// Returns a chart of several runs, one below the other, on one scale of time, so that
-/// they can be compared. A run that is too short for this scale gets its own. Runs that
-/// were not traced are left out.
+/// they can be compared. A run that is too short for this scale gets its own scale. Runs
+/// that were not traced are left out.
 Chart timeline_chart(const std::vector<TitledRun>& runs);
 
 }  // namespace lockstep

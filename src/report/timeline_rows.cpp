@@ -14,8 +14,8 @@ int order_of(const std::string& queue) {
     return queue == "copy" ? 2 : 1;
 }
 
-/// Orders spans by start, with outer before inner ones: the longer first, and a phase
-/// before an operation of the same length.
+/// Orders spans by start, with outer spans before inner spans: the longer first, and a
+/// phase before an operation of the same length.
 bool comes_before(const TraceEvent* a, const TraceEvent* b) {
     return std::tuple(a->start, -a->end, !a->is_phase()) <
            std::tuple(b->start, -b->end, !b->is_phase());

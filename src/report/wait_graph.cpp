@@ -73,8 +73,8 @@ void place_circle(std::vector<WaitBox>& boxes, const std::vector<std::size_t>& c
     }
 }
 
-/// Places the other boxes by how many waits they are away from those in `placed`, which
-/// are in the columns before `column`.
+/// Places the other boxes by their distance, in waits, from the boxes in `placed`. These
+/// have places in the columns before `column`.
 void place_rest(std::vector<WaitBox>& boxes, std::set<std::size_t> placed,
                 std::size_t column) {
     while (placed.size() < boxes.size()) {

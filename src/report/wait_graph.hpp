@@ -24,16 +24,16 @@ struct WaitBox {
 /// Returns the boxes of a diagnosis' waits, with their places. The boxes of the circle
 /// are in the first two columns, down the left and up the right. Without a circle, boxes
 /// that wait for no other are in the first column. Then the other boxes follow: the more
-/// waits they are away from the first ones, the further to the right. No two boxes have
+/// waits they are away from the first boxes, the further to the right. No two boxes have
 /// the same place.
 std::vector<WaitBox> wait_boxes(const Diagnosis& diagnosis);
 
-/// Draws which ranks waited for which when a run stopped, as a standalone SVG. Each of
-/// the diagnosis' waits has a box with its ranks, their operation and line. Ranks that
-/// others wait for, but that wait for no other, have a grey box. Arrows lead from a box
-/// to the boxes that it waits for. A circle of waiting is thick and has another colour,
-/// which colour-blind readers can also tell apart. If `report` has a trace, the timeline
-/// up to the stop is below.
+/// Draws which ranks waited for which other ranks when a run stopped, as a standalone
+/// SVG. Each of the diagnosis' waits has a box with its ranks, their operation and line.
+/// Ranks that others wait for, but that wait for no other, have a grey box. Arrows lead
+/// from a box to the boxes that it waits for. A circle of waiting is thick and has
+/// another colour, which colour-blind readers can also tell apart. If `report` has a
+/// trace, the timeline up to the stop is below.
 std::string wait_svg(const Diagnosis& diagnosis, const RunReport* report = nullptr);
 
 }  // namespace lockstep

@@ -84,8 +84,8 @@ void write_diagnosis_files(const std::filesystem::path& folder,
 
 void write_diagnosis(const std::filesystem::path& folder, const FaultError& fault) {
     std::filesystem::create_directories(folder);
-    // A file of an earlier diagnosis would look like this one's. Other files are not
-    // ours.
+    // A file of an earlier diagnosis would look like this diagnosis' file. Other files
+    // are not ours.
     if (std::filesystem::exists(folder / "diagnosis.json"))
         for (const char* name : {"wait_for_graph.svg", "trace.json", "timeline.svg"})
             std::filesystem::remove(folder / name);

@@ -12,11 +12,11 @@ namespace lockstep {
 /// waits. A missing value is null or an empty list.
 std::string diagnosis_json(const Diagnosis& diagnosis);
 
-/// Writes what is known of a stopped run to `folder`, which is made if it does not exist:
-/// diagnosis.txt, diagnosis.json, wait_for_graph.svg if ranks waited, and trace.json and
-/// timeline.svg up to the stop if the run was traced. Files of these names are replaced,
-/// or removed if this run has none; other files stay. Throws std::system_error if a file
-/// cannot be written.
+/// Writes what is known of a stopped run to `folder`: diagnosis.txt, diagnosis.json,
+/// wait_for_graph.svg if ranks waited, and trace.json and timeline.svg up to the stop if
+/// the run was traced. Makes the folder if it does not exist. Files of these names are
+/// replaced, or removed if this run has none; other files stay. Throws std::system_error
+/// if a file cannot be written.
 void write_diagnosis(const std::filesystem::path& folder, const FaultError& fault);
 
 /// Writes only the first three of these files. `report` may be null; the picture shows

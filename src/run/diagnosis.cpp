@@ -25,7 +25,7 @@ bool has_place(const SourceLine& at) {
     return at.line > 0;
 }
 
-/// Parties that do the same at the same line become one, with the first one's history.
+/// Parties that do the same at the same line become one, with the first party's history.
 std::vector<Diagnosis::Party> grouped(const std::vector<Diagnosis::Party>& parties) {
     std::vector<Diagnosis::Party> groups;
     for (const Diagnosis::Party& party : parties) {
@@ -74,7 +74,7 @@ void drop_repeated_histories(std::vector<Diagnosis::Party>& groups) {
                 groups[j].history.clear();
 }
 
-/// Shows the first parties; of the others, only the ranks.
+/// Shows the first parties in full, and only the ranks of the others.
 std::string parties_text(const std::vector<Diagnosis::Party>& parties, int width) {
     constexpr std::size_t kMostParties = 8;
     std::vector<Diagnosis::Party> groups = grouped(parties);
@@ -105,8 +105,8 @@ std::string place_text(const Diagnosis& diagnosis) {
            time_text(diagnosis.time);
 }
 
-/// "In a circle: rank 0 → rank 1 → rank 0". Empty if there is none, or if the parties
-/// differ in one call, because their lines show that.
+/// "In a circle: rank 0 → rank 1 → rank 0". Empty if there is no circle. Empty, too, if
+/// the parties differ in one call, because their lines show the difference.
 std::string circle_text(const Diagnosis& diagnosis) {
     constexpr std::size_t kMostLinks = 6;
     const bool differ = std::ranges::any_of(
@@ -131,7 +131,7 @@ std::string circle_text(const Diagnosis& diagnosis) {
 
 namespace {
 
-/// Follows waits, each towards the first rank that it waits for.
+/// Follows waits. From each wait, continues at the first rank that it waits for.
 class Circles {
   public:
     explicit Circles(const std::vector<Diagnosis::Wait>& waits)
@@ -141,8 +141,8 @@ class Circles {
                 wait_of_[rank] = i;
     }
 
-    /// Returns the circle that wait `start` leads to. It is empty if it leads to a rank
-    /// that does not wait, or to a wait that an earlier start has reached.
+    /// Returns the circle that wait `start` leads to. Empty if it leads to a rank that
+    /// does not wait, or to a wait that an earlier start has reached.
     std::vector<std::size_t> from(std::size_t start) {
         std::vector<std::size_t> path;
         for (std::size_t at = start; at != kNone; at = next(at)) {
@@ -178,7 +178,7 @@ class Circles {
 }  // namespace
 
 std::vector<std::size_t> circle_of(const std::vector<Diagnosis::Wait>& waits) {
-    // A wait of several ranks may lead to a circle without being part of it.
+    // If several ranks wait together, the circle may contain only some of them.
     const auto alone = [&](std::size_t i) { return waits[i].from.size() == 1; };
     Circles circles(waits);
     for (std::size_t i = 0; i < waits.size(); ++i) {

@@ -25,11 +25,11 @@ struct Diagnosis {
         std::vector<std::string> history;  ///< its last operations, oldest first
     };
 
-    /// Ranks that wait in the same call for the same others.
+    /// Ranks that wait in the same call for the same other ranks.
     struct Wait {
         std::vector<int> from;
         std::vector<int> to;
-        std::string operation;  ///< of the first of `from`, if they differ
+        std::string operation;  ///< if operations differ, the first rank's
         SourceLine at;
     };
 
@@ -55,11 +55,11 @@ struct Diagnosis {
 /// "rank 2", "ranks 1–3, 5".
 std::string ranks_text(const std::vector<int>& ranks);
 
-/// Returns a circle of waits, by their places in `waits`: each waits for ranks of the
-/// next, and the last for ranks of the first. It is the first circle in which each wait
-/// has only one rank, or if there is none, the circle that the first wait leads to. A
-/// wait for several ranks is followed to the first of them. Returns none if that leads to
-/// a rank that does not wait.
+/// Returns a circle of waits, as places in `waits`: each wait waits for ranks of the next
+/// wait, and the last wait for ranks of the first. Prefers the first circle in which each
+/// wait has only one rank. Otherwise returns the circle that the first wait leads to. A
+/// wait for several ranks leads to the first of these ranks. Returns none if a wait leads
+/// to a rank that does not wait.
 std::vector<std::size_t> circle_of(const std::vector<Diagnosis::Wait>& waits);
 
 /// Ends a run that made a mistake.
@@ -67,8 +67,8 @@ class FaultError : public std::runtime_error {
   public:
     explicit FaultError(Diagnosis diagnosis);
     const Diagnosis& diagnosis() const { return diagnosis_; }
-    /// For code that knows more than the code that threw, such as what the other ranks
-    /// do.
+    /// For code that can add facts that the throwing code did not know, such as what the
+    /// other ranks do.
     Diagnosis& diagnosis() { return diagnosis_; }
 
     /// Returns the report of the run when it stopped: figures, and the trace if one was

@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// What a rank sent and received with one verb of one group over one class of link.
+/// The traffic of a rank: one verb in one group over one class of link.
 struct Traffic {
     std::string group;  ///< the communicator's name
     std::string verb;
@@ -54,7 +54,7 @@ struct HostReport {
     Picoseconds compute = 0;  ///< on its own tensors, and staging of unpinned memory
     std::int64_t flops = 0;
     MemoryReport memory;
-    std::int64_t bytes_to_host = 0;  ///< copied there by the device, by start_copy
+    std::int64_t bytes_to_host = 0;  ///< copied to the host with start_copy
     std::int64_t bytes_to_device = 0;
 };
 
@@ -94,11 +94,11 @@ struct TraceEvent {
     int micro_batch = -1;
     std::int64_t bytes = 0;
     SourceLine at;
-    /// For a wait: the communicator of the communication that it waits for. That
-    /// communication ends when the wait does, and the wait has its name and bytes.
+    /// For a wait: the communicator of the communication that it waits for. Both end
+    /// together, and the wait has the communication's name and bytes.
     std::string communicator = {};
-    /// For a communication: when this rank reached it. It begins when all ranks have
-    /// reached it and the queue is free. -1 on GPUs, which do not record it.
+    /// For a communication: when this rank reached it. The communication begins when all
+    /// ranks have reached it and the queue is free. -1 on GPUs: not recorded.
     Picoseconds issued = -1;
 
     bool is_phase() const { return kind == "phase"; }
@@ -132,7 +132,7 @@ struct RunReport {
     Picoseconds makespan() const;
     std::int64_t bytes_sent() const;
     std::int64_t messages_sent() const;
-    /// Returns the most bytes that any rank held at a time.
+    /// Returns the largest number of bytes that any rank held at one time.
     std::int64_t most_held() const;
     /// Returns the tensor that ranks kept under the name, put together from their shards.
     /// Throws UsageError if no rank kept it, if the ranks' wholes differ in shape or
@@ -141,9 +141,9 @@ struct RunReport {
     HostTensor whole(const std::string& name) const;
 };
 
-/// Returns a run's report as bytes for another process, with tensors and trace.
-/// read_report returns the report from them, and throws UsageError if they are not a
-/// report's.
+/// report_bytes returns a run's report, with tensors and trace, as bytes for another
+/// process. read_report returns the report that the bytes contain, and throws UsageError
+/// if they contain none.
 std::string report_bytes(const RunReport& report);
 RunReport read_report(const std::string& bytes);
 

@@ -10,7 +10,7 @@ namespace {
 
 using Library = nlohmann::ordered_json;
 
-/// Trees are walked by recursion, which takes stack.
+/// Trees are walked by recursion, so the stack limits their depth.
 constexpr int kDeepest = 500;
 
 std::string dumped(const Library& json, int indent) {
@@ -113,7 +113,7 @@ Json taken(const Library& json) {
     }
 }
 
-/// Converts one of our values to the library's.
+/// Converts a Json value to the library's type.
 struct Giver {
     Library operator()(const Json::Array& elements) const {
         Library list = Library::array();

@@ -28,11 +28,11 @@ bool is_utf8(std::string_view text);
 struct JsonError : std::runtime_error {
     explicit JsonError(const std::string& what, std::size_t where = 0)
         : std::runtime_error(what), byte(where) {}
-    std::size_t byte;  ///< the wrong one, from 1; 0 if the text is JSON
+    std::size_t byte;  ///< the wrong byte, counted from 1; 0 if the text is JSON
 };
 
-/// A JSON value, to write documents and to read them. Members of an object keep their
-/// order. The library's own header takes seconds to compile; this one is for code that
+/// A JSON value, for writing and reading documents. Members of an object keep their
+/// order. The library's own header takes seconds to compile; this header is for code that
 /// only needs a tree.
 class Json {
   public:
@@ -72,8 +72,8 @@ class Json {
     /// Returns the member of that name. If it is missing, adds it as null.
     Json& operator[](const std::string& key);
 
-    /// Writes it on one line, or with `indent` spaces a level. Bytes that are not UTF-8
-    /// become U+FFFD.
+    /// Writes the value on one line, or with `indent` spaces a level. Bytes that are not
+    /// UTF-8 become U+FFFD.
     std::string dump(int indent = -1) const;
 
     /// Throws JsonError for text that is not JSON, and for numbers that are too large.
@@ -94,11 +94,11 @@ class Json {
     }
     bool contains(const std::string& key) const { return find(key) != nullptr; }
 
-    // These throw JsonError if the value is of another kind.
+    // These functions throw JsonError if the value is of another kind.
     const Array& elements() const;
     const Object& members() const;
     const Json& at(const std::string& key) const;
-    /// std::string, bool, or a number.
+    /// T is std::string, bool or a type of number.
     template <typename T>
     T get() const;
     /// Calls `visitor` with the value in its own type.

@@ -7,8 +7,7 @@
 
 namespace lockstep {
 
-/// Returns the name that was most likely meant by a mistyped one, or none if all are far
-/// from it.
+/// Returns the name that is nearest to the mistyped one; none if no name is near.
 std::optional<std::string> nearest(std::string_view typed,
                                    const std::vector<std::string>& names);
 

@@ -63,8 +63,8 @@ std::optional<double> parse_number(std::string_view text) {
         std::from_chars(text.data(), text.data() + text.size(), value);
     if (end != text.data() + text.size() || text.empty()) return std::nullopt;
     if (error == std::errc::result_out_of_range) {
-        // Too large or too small for a double: from_chars does not say which, the
-        // exponent does.
+        // Too large or too small for a double: from_chars does not say which of the two,
+        // but the exponent does.
         const bool tiny = text.find("e-") != text.npos || text.find("E-") != text.npos;
         return tiny ? 0 : std::numeric_limits<double>::infinity();
     }

@@ -19,8 +19,8 @@ std::optional<double> parse_number(std::string_view text);
 /// "1,000,000". The result is never NaN or infinite.
 std::optional<double> parse_typed_number(std::string_view text);
 
-/// Reads the value of an option that takes a whole number. Throws UsageError with option,
-/// value and range if it is not a whole number, or outside the range.
+/// Reads the value of an option that takes a whole number. If the value is not a whole
+/// number in the range, throws UsageError that names option, value and range.
 template <typename Number>
 Number whole_number(const std::string& option, const std::string& text, Number least,
                     Number most) {
@@ -33,18 +33,18 @@ Number whole_number(const std::string& option, const std::string& text, Number l
     return value;
 }
 
-/// Returns a whole number as "1,234,567", and any other with four significant digits:
-/// "0.0123", "1.5e-7".
+/// Returns a whole number as "1,234,567", and any other number with four significant
+/// digits: "0.0123", "1.5e-7".
 std::string number_text(double value);
 
 /// Returns the text without white space at both ends.
 std::string_view trimmed(std::string_view text);
 
-/// Reads a whole number at the front of the text, digits only, and removes it from there.
-/// Returns false if there is none, or if it does not fit.
+/// Reads a whole number, written with digits only, at the front of the text, and removes
+/// these digits. Returns false if there are none, or if the number does not fit.
 bool take_digits(std::string_view& text, int& number);
 
-/// Returns "1–3" for each run of consecutive numbers, ascending; each number counts once.
+/// Returns runs of consecutive numbers, ascending, as "1–3". Repeated numbers count once.
 std::vector<std::string> ranges_of(std::vector<int> numbers);
 /// "1–3, 8, 10–11".
 std::string ranges_text(const std::vector<int>& numbers);

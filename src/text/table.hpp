@@ -18,8 +18,8 @@ struct TableText {
 };
 
 /// Lays a table out in `width` columns. If it does not fit, the widest columns of text
-/// are wrapped. If not even its longest words fit side by side, rows and columns are
-/// exchanged. If that does not help, each row becomes a block of lines "name  value".
+/// are wrapped. If not even the table's longest words fit side by side, rows and columns
+/// are exchanged. If that does not help, each row becomes a block of lines "name  value".
 /// Throws std::logic_error unless each row has the head's number of cells.
 TableText table_text(const Table& table, int width);
 

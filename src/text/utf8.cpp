@@ -6,8 +6,8 @@ namespace lockstep {
 
 namespace {
 
-/// What a first byte tells: how many bytes follow, its own bits, and the least value that
-/// needs this number of bytes.
+/// What the first byte of a character says: how many bytes follow, the bits of the
+/// character in this byte, and the least value that needs this number of bytes.
 struct Lead {
     std::size_t following;
     char32_t bits;

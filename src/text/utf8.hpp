@@ -7,7 +7,7 @@
 namespace lockstep {
 
 /// A character read from UTF-8. If the bytes are not valid, `valid` is false, `value` is
-/// U+FFFD and `bytes` is 1, so that a reader can continue behind it.
+/// U+FFFD and `bytes` is 1, so that a reader can continue behind that byte.
 struct CodePoint {
     char32_t value = 0;
     std::size_t bytes = 0;

@@ -52,7 +52,7 @@ bool is_space(char c) {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-// Chinese punctuation: no line begins with the first, nor ends with the second.
+// Chinese punctuation: no line begins with a closing mark or ends with an opening mark.
 constexpr std::u32string_view kClosing = U"，。、；：？！）》」』】”’";
 constexpr std::u32string_view kOpening = U"（《「『【“‘";
 
@@ -60,7 +60,7 @@ bool is_one_of(std::u32string_view marks, char32_t value) {
     return marks.find(value) != marks.npos;
 }
 
-/// A piece of a paragraph that has no place to break inside.
+/// A piece of a paragraph that must not be broken.
 struct Piece {
     std::string_view text;
     bool after_space = false;
@@ -87,8 +87,8 @@ Piece next_piece(std::string_view paragraph, std::size_t& at) {
 }
 
 /// Returns where to break a line if only `fits` bytes fit: behind a comma in the second
-/// half, else at a space there, else in a word. Never breaks within the first `indent`
-/// bytes.
+/// half, else at a space in the second half, else in a word. Never breaks within the
+/// first `indent` bytes.
 std::size_t place_to_cut(std::string_view line, std::size_t fits, std::size_t indent) {
     const std::size_t half = std::max(fits / 2, indent);
     const std::size_t comma = line.rfind(", ", fits - 1);
@@ -176,7 +176,7 @@ std::string wrapped(std::string_view text, int width, std::string_view first,
 
 namespace {
 
-/// Breaks a line where fold() does. If a comment is broken, each new line begins as one.
+/// Breaks a line where fold() does. In a comment, each new line begins with its mark.
 std::vector<std::string> cut_line(std::string_view line, int width,
                                   std::string_view comment) {
     std::vector<std::string> lines;
@@ -190,7 +190,7 @@ std::vector<std::string> cut_line(std::string_view line, int width,
         const std::size_t begin = comment.empty() ? rest.npos : rest.find(comment);
         std::size_t cut =
             place_to_cut(rest, bytes_in_columns(rest, width), std::max(hanging, from));
-        // A line does not end with only the mark of a comment.
+        // No line ends with only a comment's mark.
         if (begin > from && cut > begin && cut <= begin + comment.size() + 1) cut = begin;
         lines.push_back(rest.substr(0, rest.find_last_not_of(' ', cut - 1) + 1));
         const std::size_t next = rest.find_first_not_of(' ', cut);
@@ -219,7 +219,7 @@ std::vector<std::string> fold_code(std::string_view code, int width) {
     };
     std::vector<std::string> folded;
     for (std::size_t begin = 0, end = 0; begin < lines.size(); begin = end) {
-        // Lines that are aligned to something in the first line belong to its statement.
+        // Lines that are indented by more than a step continue the statement.
         const std::size_t indent = indent_of(begin);
         end = begin + 1;
         while (!lines[begin].empty() && end < lines.size() &&

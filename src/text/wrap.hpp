@@ -9,10 +9,10 @@ namespace lockstep {
 // Widths are columns of a terminal: an ideograph takes two, a combining accent none.
 // Texts have no tabs and no escape sequences.
 
-/// Returns the columns that UTF-8 text takes.
+/// Returns the number of columns of UTF-8 text.
 int columns_of(std::string_view text);
 
-/// Returns how many bytes of `text` fit into `width` columns; at least one character.
+/// Returns how many bytes of `text` fit into `width` columns; at least one character's.
 std::size_t bytes_in_columns(std::string_view text, int width);
 
 /// Returns a paragraph as lines of at most `width` columns. Lines break at white space
@@ -31,12 +31,12 @@ std::string wrapped(std::string_view text, int width, std::string_view first = "
 std::vector<std::string> fold(std::string_view line, int width);
 
 /// Returns code in lines of at most `width` columns. If a line of a statement is too
-/// long, all its lines but the first are indented by four columns more than the first,
-/// instead of being aligned. Lines that are still too long are folded.
+/// long, its other lines are indented by four columns more than its first line, instead
+/// of being aligned. Lines that are still too long are folded.
 std::vector<std::string> fold_code(std::string_view code, int width);
 
-/// Returns the text with spaces up to `width` columns: pad_left puts them before the
-/// text.
+/// Return the text, filled with spaces up to `width` columns. pad_right puts the spaces
+/// after the text, pad_left before it.
 std::string pad_right(std::string_view text, int width);
 std::string pad_left(std::string_view text, int width);
 

@@ -10,14 +10,14 @@
 
 namespace lockstep {
 
-/// How a tensor is distributed over ranks: each gets all of it, or equally many columns,
-/// side by side, or equally many rows of the first dimension, in one of the orders of
-/// tokens.
+/// How a tensor is distributed over ranks. `whole`: each rank gets all of it. `columns`:
+/// each gets equally many adjacent columns. Otherwise each gets equally many rows of the
+/// first dimension, in this order of tokens.
 enum class Deal { whole, columns, contiguous, striped, zigzag };
 
 Deal in_order(TokenOrder order);
-/// Returns a rank's part. Throws UsageError unless columns or rows are a multiple of
-/// ranks.
+/// Returns a rank's part. Throws UsageError unless the number of columns or rows is a
+/// multiple of `ranks`.
 Part part_dealt(Deal deal, const Shape& whole, int rank, int ranks);
 
 /// A whole input, and how it is distributed over ranks.
@@ -33,17 +33,17 @@ struct Case {
     DType dtype = DType::f64;  ///< of floating-point inputs
 };
 
-/// Runs the task on every rank with its parts of the inputs. Ranks keep its outputs,
-/// except texts, under their names. A run without numbers keeps nothing.
+/// Runs the task on every rank with its parts of the inputs. Ranks keep the outputs,
+/// except texts, under the outputs' names. A run without numbers keeps nothing.
 Outcome outcome_of(Cluster& cluster, const Task& task, const Case& given,
                    Mistakes mistakes = Mistakes::thrown);
 
 /// Forward, or forward and backward.
 enum class Passes { forward, both };
-/// Backward goes through a module at once, or in its two halves.
+/// How a module's backward runs: whole, or in its two halves.
 enum class Backward { whole, halves };
 
-/// Runs a module as a task: forward of "x" and, if there is a "dy", backward of it. Its
+/// Runs a module as a task: forward of "x" and, if there is a "dy", backward of "dy". Its
 /// outputs are "y", distributed like dy, "dx", distributed like x, and "value/NAME" and
 /// "grad/NAME" of each parameter. A dx that the module does not compute is left out.
 /// Without a dy, the only output is "y".

@@ -16,20 +16,20 @@ namespace lockstep {
 /// for example if two ranks kept different bits.
 NamedTensors kept_under(const RunReport& report, const std::string& prefix);
 
-/// What becomes of a program's mistakes.
+/// What happens if the program makes a mistake.
 enum class Mistakes {
     /// A mistake that is found is thrown as FaultError. UsageError is thrown if two ranks
     /// kept different bits of a tensor that both have whole.
     thrown,
     /// A mistake that is found is the outcome. If several ranks have a tensor whole, the
-    /// first one's is taken.
+    /// first rank's tensor is taken.
     kept
 };
 
 /// Returns all tensors that ranks kept, put together, by their full names.
 NamedTensors all_kept(const RunReport& report, Mistakes mistakes = Mistakes::kept);
 
-/// Returns the tensors whose names begin with the prefix, which is removed.
+/// Returns the tensors whose names begin with the prefix, and removes the prefix.
 NamedTensors named_under(const NamedTensors& tensors, const std::string& prefix);
 
 /// Returns the loss of each step: the sum of what ranks kept in their series "loss".
@@ -38,17 +38,17 @@ std::vector<double> losses_of(const RunReport& report);
 /// The result of a run, on any number of ranks, so that two runs can be compared.
 struct Outcome {
     RunReport report;
-    /// All tensors that ranks kept, put together, and the losses: "loss/0" is that of the
-    /// first step, (1).
+    /// All tensors that ranks kept, put together, and the losses: "loss/0" is the loss of
+    /// the first step, shape (1).
     NamedTensors results;
     std::optional<Diagnosis>
-        stopped;  ///< the mistake that ended it; then there are no results
+        stopped;  ///< the mistake that ended the run, if any; then there are no results
 
     /// The mistake's class, "F23"; empty if there was none.
     std::string fault() const { return stopped ? stopped->fault : ""; }
 };
 
-/// Runs the program. Throws what it throws, but with Mistakes::kept no FaultError.
+/// Runs the program. Rethrows its exceptions, except FaultError with Mistakes::kept.
 Outcome outcome_of(Cluster& cluster, const Program& program,
                    Mistakes mistakes = Mistakes::thrown);
 

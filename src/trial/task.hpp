@@ -16,7 +16,7 @@ class TaskInputs {
     std::map<std::string, std::int64_t> numbers;
     std::map<std::string, Part> parts{};  ///< which part of its whole a tensor is
 
-    // They throw UsageError, which names what is missing.
+    // Each throws UsageError if the input is missing, and names it.
 
     const Tensor& tensor(const std::string& name) const;
     std::int64_t number(const std::string& name) const;
@@ -29,10 +29,10 @@ struct TaskOutputs {
     std::map<std::string, Tensor> tensors;  ///< on the rank's device
     std::map<std::string, HostTensor> values;
     std::map<std::string, std::string> texts;
-    std::map<std::string, Part> parts;  ///< which part a tensor is; others are whole
+    std::map<std::string, Part> parts;  ///< unlisted tensors are whole
 };
 
-/// A computation with named inputs and outputs: every rank runs it at the same time.
+/// A computation with named inputs and outputs. Every rank runs it at the same time.
 using Task = std::function<void(Rank& rank, const TaskInputs& in, TaskOutputs& out)>;
 
 }  // namespace lockstep

@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// The parameters that a rank has between steps, and those that have the batch's
-/// gradients after a step. The latter are its shards if parameters are sharded.
+/// The parameters that a rank has between steps, and the parameters that have the batch's
+/// gradients after a step. If parameters are sharded, the latter are the rank's shards.
 struct Trained {
     Trained(std::vector<Parameter*> parameters)
         : values(parameters), gradients(std::move(parameters)) {}
@@ -24,22 +24,23 @@ struct Trained {
 
 /// Runs a training step. Returns this rank's term of the loss, (1), or none.
 using Step = std::function<Tensor(int step)>;
-/// Rank 0 calls it with the number of steps that are done.
+/// Rank 0 calls it with the number of finished steps.
 using Advance = std::function<void(int steps)>;
 
-/// Trains on one rank. Keeps the parameters after the last step under their names, before
-/// the first one under "initial/NAME", the first step's gradients under "grad/NAME", and
-/// the losses in the series "loss".
+/// Trains on one rank. Keeps the final parameters under their names, the initial
+/// parameters under "initial/NAME", the first step's gradients under "grad/NAME", and the
+/// losses in the series "loss".
 void train(Rank& rank, const Trained& trained, int steps, const Step& step,
            const Advance& advance = {});
 
-/// Keeps one tensor of each parameter that has it, with its part of the whole, under
-/// `prefix` and the parameter's name. A run without numbers keeps nothing.
+/// Keeps one tensor of each parameter under `prefix` and the parameter's name, with the
+/// parameter's part of the whole. Skips parameters without the tensor. A run without
+/// numbers keeps nothing.
 void keep_parameters(Rank& rank, const std::vector<Parameter*>& parameters,
                      const std::string& prefix, Tensor Parameter::*tensor);
 
-/// Sets parameters, or shards of them, to the values of `wholes`, by name. Parameters
-/// without one stay as they are.
+/// Sets parameters, or shards of them, to the values of `wholes`, by name. A parameter
+/// that is not in `wholes` is not changed.
 void load_parameters(const std::vector<Parameter*>& parameters,
                      const NamedTensors& wholes);
 

@@ -1,6 +1,6 @@
-// Measures simulated attention against plain Eigen, which computes and keeps all scores
-// of a head, causal or not; and Ring Attention against the same attention on one device.
-// Both run in turns in one process, and the fastest turns are compared.
+// Compares simulated attention with plain Eigen, which computes and keeps all scores of a
+// head, causal or not. Also compares Ring Attention with the same attention on one
+// device. Both run in turns in one process; the fastest turns count.
 
 #include <algorithm>
 #include <benchmark/benchmark.h>
@@ -31,13 +31,13 @@ double seconds_of(const auto& work) {
         .count();
 }
 
-/// The shortest of several turns.
+/// The shortest time of several turns.
 struct Fastest {
     void take(double turn) { seconds = std::min(seconds, turn); }
     double seconds = std::numeric_limits<double>::infinity();
 };
 
-/// Returns the heads of queries, keys or values in (tokens, 1, 3 kHeads kWidth).
+/// Returns queries, keys or values from a tensor (tokens, 1, 3 kHeads kWidth).
 Heads part(const Tensor& packed, std::int64_t which) {
     return {packed, kHeads, kWidth, which * kHeads * kWidth};
 }
@@ -52,7 +52,7 @@ Tensor random(Device& device, std::int64_t tokens, std::int64_t columns) {
     return tensor;
 }
 
-/// The operands of both: they compute y from x, and dx from dy.
+/// The operands of both methods: they compute y from x, and dx from dy.
 struct Operands {
     Operands(Device& device, std::int64_t tokens)
         : x(random(device, tokens, 3 * kHeads * kWidth)),
@@ -151,7 +151,7 @@ float difference(const Tensor& y, const Matrix& expected) {
 
 enum class Pass { forward, backward, products };
 
-/// Arguments: tokens, and 1 for causal.
+/// The arguments are the number of tokens, and 1 for causal.
 void attention(benchmark::State& state, Pass pass) {
     test::PlainMonitor monitor;
     sim::CpuDevice device(0, monitor);
@@ -184,7 +184,7 @@ BENCHMARK_CAPTURE(attention, forward, Pass::forward)->Apply(shapes);
 BENCHMARK_CAPTURE(attention, backward, Pass::backward)->Apply(shapes);
 BENCHMARK_CAPTURE(attention, products, Pass::products)->Apply(shapes);
 
-/// Seconds of both passes until all ranks are ready: the fastest of some turns.
+/// Returns the seconds of both passes, until all ranks are ready, in the fastest turn.
 double seconds_of_passes(Device& device, Module& module, std::int64_t tokens,
                          const auto& all_ready) {
     constexpr int kTurns = 3;
@@ -217,7 +217,7 @@ double ring_seconds(std::int64_t tokens, const AttentionSizes& sizes) {
     return seconds;
 }
 
-/// Arguments: tokens, and 1 for causal.
+/// The arguments are the number of tokens, and 1 for causal.
 void ring_attention(benchmark::State& state) {
     const std::int64_t tokens = state.range(0);
     const AttentionSizes sizes{kHeads, state.range(1) != 0};

@@ -1,5 +1,5 @@
-// Compiled for each width of vectors. Macros rename EIGEN_OF_WIDTH, which this file
-// defines, and Eigen: of equal names, the linker would keep only one copy.
+// Compiled once for each width of vectors. Macros rename Eigen and EIGEN_OF_WIDTH, which
+// this file defines, because the linker would keep only one of two equal names.
 #include "tests/bench/eigen_product.hpp"
 
 #include <Eigen/Core>

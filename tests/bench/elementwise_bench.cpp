@@ -1,5 +1,5 @@
-// Measures operations on elements and rows, on one thread: GB/s that they read and write,
-// compared with a copy of the same size, in caches and in memory.
+// Measures operations on elements and rows, on one thread: the GB/s that they read and
+// write, in caches and in memory, compared with a copy of the same size.
 
 #include <benchmark/benchmark.h>
 #include <cstdint>
@@ -61,7 +61,7 @@ std::vector<std::pair<std::string, Operation>> all_operations() {
     };
 }
 
-/// Measures an operation, given by its index, on rows of kColumns numbers.
+/// Measures operation number `index` on rows of kColumns numbers.
 template <DType kDType>
 void elementwise(benchmark::State& state) {
     const auto [name, operation] =

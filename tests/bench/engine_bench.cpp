@@ -1,5 +1,5 @@
-// Measures how fast the simulator runs: rendezvous, hand-written collectives, memory per
-// device.
+// Measures how fast the simulator runs: rendezvous, hand-written collectives, and memory
+// per device.
 
 #include <benchmark/benchmark.h>
 #include <fstream>
@@ -22,7 +22,7 @@ sim::ClusterOptions shapes_only(int ranks) {
     return options;
 }
 
-/// Barriers: each is one rendezvous of all ranks.
+/// Barriers. Each is one rendezvous of all ranks.
 void rendezvous(benchmark::State& state) {
     const auto ranks = static_cast<int>(state.range(0));
     const int barriers = 2'000'000 / ranks;
@@ -47,7 +47,7 @@ void ring_all_reduce_by_hand(benchmark::State& state) {
 }
 BENCHMARK(ring_all_reduce_by_hand)->Unit(benchmark::kMillisecond);
 
-/// Every rank sends a block to every other, all in one group.
+/// Every rank sends a block to every other rank, all in one group.
 void all_to_all_by_hand(benchmark::State& state) {
     for ([[maybe_unused]] const auto _ : state)
         sim::make_cluster(shapes_only(512))->run([](Rank& rank) {
@@ -65,7 +65,7 @@ void all_to_all_by_hand(benchmark::State& state) {
 }
 BENCHMARK(all_to_all_by_hand)->Unit(benchmark::kMillisecond);
 
-/// One collective of all n ranks, shapes only: its cost must grow at most as n log n.
+/// One collective of all n ranks, without numbers. Its cost may grow at most as n log n.
 template <typename Collective>
 void of_many_ranks(benchmark::State& state, Collective collective) {
     constexpr int kTimes = 10;
@@ -101,7 +101,7 @@ BENCHMARK(reduce_scatter)
     ->Arg(16384)
     ->Unit(benchmark::kMillisecond);
 
-/// Groups of eight ranks, and groups of one rank from each eight.
+/// Makes groups of eight ranks, and groups with one rank from each eight.
 void splits(benchmark::State& state) {
     of_many_ranks(state, [](Rank& rank) {
         const int me = rank.index();
@@ -121,7 +121,7 @@ double resident_bytes() {
     return pages * static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
-/// The memory that a device takes while all devices wait, without tensors.
+/// The memory that a device without tensors needs while all devices wait.
 void memory_a_device(benchmark::State& state) {
     const auto ranks = static_cast<int>(state.range(0));
     double bytes = 0;

@@ -1,6 +1,6 @@
-// Measures attention on a GPU, for 8192 tokens and 16 heads in f32 and bf16: its products
-// by cuBLAS; and the kernels that keep scores out of memory, against the same computation
-// with a softmax between products by cuBLAS.
+// Measures attention on a GPU, for 8192 tokens and 16 heads in f32 and bf16: attention's
+// products by cuBLAS, and the kernels that keep scores out of memory. Compares these
+// kernels with a softmax between products by cuBLAS.
 
 #include <benchmark/benchmark.h>
 
@@ -66,7 +66,7 @@ BENCHMARK_CAPTURE(products, head_sums,
     ->Iterations(10)
     ->Unit(benchmark::kMillisecond);
 
-/// Attention by both methods: forward, and the backward that reads what forward leaves.
+/// Attention by both methods: forward, and the backward, which reads forward's results.
 struct BothWays {
     BothWays(Device& gpu, const Operands& operands, const AttentionOptions& attention)
         : device(gpu), o(operands), options(attention) {}
@@ -123,7 +123,7 @@ double flops_of_product(gpu::Device& device, DType dtype) {
     return 2.0 * kExtent * kExtent * kExtent / timer.seconds_of(work);
 }
 
-/// Arguments: tokens per sequence, width of a head, 1 for causal, and 1 for bf16.
+/// The arguments are tokens per sequence, width of a head, 1 for causal, 1 for bf16.
 void attention(benchmark::State& state, bool backward) {
     const std::int64_t length = state.range(0), width = state.range(1);
     const bool causal = state.range(2) != 0;

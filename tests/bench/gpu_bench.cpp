@@ -1,7 +1,7 @@
-// Measures how well the device uses its GPU. Each operation on 64 M elements is compared
-// with the best that the GPU can do, by the bandwidth of a copy or by arithmetic; the
-// matrix product with plain cuBLAS. The results are medians over rounds in which all take
-// turns, timed by events. Exits with 77 if there is no GPU.
+// Measures how well the device uses its GPU. Compares each operation on 64 M elements
+// with the best that the GPU can do, given a copy's bandwidth and the rate of
+// instructions, and the matrix product with plain cuBLAS. All take turns in rounds, timed
+// by events. The results are medians over the rounds. Exits with 77 if there is no GPU.
 
 #include <algorithm>
 #include <benchmark/benchmark.h>
@@ -58,7 +58,7 @@ struct Operands {
     static Heads heads(const Tensor& matrix) {
         return {matrix.reshaped({kRows, 1, kColumns}), kHeads, kColumns / kHeads, 0};
     }
-    /// The numbers of a matrix as logits, whose rows are no whole number of packs.
+    /// A matrix's numbers as logits. The length of rows is no multiple of a pack.
     static Tensor of_vocabulary(const Tensor& matrix) {
         constexpr std::int64_t kLogitRows = kElements / kVocabulary;
         return matrix.flat()
@@ -72,15 +72,15 @@ struct Operands {
 
 using Operation = std::function<void(Device&, const Operands&)>;
 
-/// The goal of an operation: `share` of the best. The best takes the longer of two times:
-/// to move the operation's bytes `passes` times, and to compute its instructions.
+/// The goal of an operation: `share` of the best. The best time is the longer of two
+/// times: to move the operation's bytes `passes` times, and to run its instructions.
 struct Goal {
     double share = 0.85;
     double passes = 1;
-    double instructions = 0;  ///< for each element, in the machine code for 9.0
+    double instructions = 0;  ///< per element, in the machine code for 9.0
 };
 
-/// Returns the instructions that all lanes of the GPU together execute in a second.
+/// Returns how many instructions all lanes of the GPU together run in a second.
 double instruction_rate() {
     int gpu = 0, processors = 0, kilohertz = 0, major = 0, minor = 0;
     GPU_CHECK(cudaGetDevice(&gpu));
@@ -122,19 +122,19 @@ struct NamedOperation {
     Goal goal = {};
 };
 
-// Goals below 85 %, and what else the kernel does.
-constexpr Goal kManyRegisters{0.75};    ///< two blocks a multiprocessor
+// The goals below 85 %. Each says what makes the kernel slower.
+constexpr Goal kManyRegisters{0.75};    ///< at most two blocks a multiprocessor
 constexpr Goal kTwoStages{0.75};        ///< sums of blocks, then the sum of these
 constexpr Goal kDivides{0.7};           ///< finds its position by 64-bit divisions
-constexpr Goal kChecksTargets{0.75};    ///< a look-up in each row
-constexpr Goal kBlockAlone{0.75};       ///< one block a multiprocessor; all wait
+constexpr Goal kChecksTargets{0.75};    ///< looks up a target for each row
+constexpr Goal kBlockAlone{0.75};       ///< one block a multiprocessor; all threads wait
 constexpr Goal kRowsTwice{0.85, 1.5};   ///< reads rows twice, writes them once
-constexpr Goal kLogitsTwice{0.7, 1.5};  ///< the same, and shifts what it loads and stores
-/// Adds to rows of the table in the order of ids: 16 rounds that merge pairs of numbers
-/// (a thousandth of the number of elements), and rows at random places.
+constexpr Goal kLogitsTwice{0.7, 1.5};  ///< the same; also shifts loads and stores
+/// Adds to rows of the table in the order of ids. The sort has 16 rounds that merge pairs
+/// of numbers (a thousandth of the number of elements). Rows are at random places.
 constexpr Goal kScatters{0.4};
 constexpr Goal kPhilox{0.6, 1, 95};
-/// Box and Muller's formula in f64, at half the rate of f32.
+/// Box and Muller's formula in f64, which has half the rate of f32.
 constexpr Goal kPhiloxNormal{0.6, 1, 420};
 
 std::vector<NamedOperation> element_by_element() {
@@ -274,7 +274,7 @@ std::vector<NamedOperation> softmaxes_and_losses() {
     };
 }
 
-/// The same product by cuBLAS with a handle as cuBLAS creates it.
+/// The same product by cuBLAS, with a handle in the state in which cuBLAS creates it.
 class PlainCublas {
   public:
     explicit PlainCublas(const gpu::Stream& stream) {

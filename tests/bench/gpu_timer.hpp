@@ -15,9 +15,8 @@ inline double median(std::vector<double> values) {
     return *middle;
 }
 
-/// Measures seconds of one launch on the device by events. It averages over several
-/// launches, which follow each other so closely that the host's work for each does not
-/// show.
+/// Measures the seconds of one launch on the device, by events. Averages over several
+/// launches. These follow each other closely, so the host's work does not show.
 class Timer {
   public:
     explicit Timer(gpu::Device& device) : device_(device) {}

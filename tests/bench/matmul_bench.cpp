@@ -1,6 +1,6 @@
 // Measures matrix products on one thread: Lockstep's kernels, Eigen with vectors of both
-// widths, and OpenBLAS if it is installed. They take turns; the result is GFLOP/s at the
-// median of the rounds.
+// widths, and OpenBLAS if it is installed. They take turns in rounds. The result is the
+// median GFLOP/s of the rounds.
 
 #include <algorithm>
 #include <benchmark/benchmark.h>
@@ -32,8 +32,8 @@ std::vector<Shape> all_shapes() {
     std::vector<Shape> shapes;
     for (const std::int64_t n : {64, 128, 256, 512, 1024, 2048})
         shapes.push_back({std::to_string(n), n, n, n, {}});
-    // A layer's product and both products of its backward, for the lessons' transformers;
-    // then the products of heads.
+    // For the lessons' transformers: a layer's product and both products of its backward.
+    // Then the products of heads.
     for (const std::int64_t hidden : {128, 256})
         for (const std::int64_t wide : {hidden, 3 * hidden, 4 * hidden}) {
             const std::int64_t tokens = hidden / 2;
@@ -57,8 +57,8 @@ std::int64_t last_shape() {
     return static_cast<std::int64_t>(all_shapes().size()) - 1;
 }
 
-/// cblas_sgemm or cblas_dgemm of OpenBLAS on one thread, found at run time; null if
-/// OpenBLAS is not installed.
+/// Returns OpenBLAS's cblas_sgemm or cblas_dgemm, found at run time and set to one
+/// thread; null if OpenBLAS is not installed.
 template <typename T>
 class OpenBlas {
   public:
@@ -105,7 +105,7 @@ double median(std::vector<double> values) {
     return *middle;
 }
 
-/// Random numbers that begin at a cache line, as tensors of the simulator do.
+/// Random numbers. They begin at a cache line, like the simulator's tensors.
 template <typename T>
 class Elements {
   public:

@@ -1,5 +1,6 @@
-// Measures a step of a GPT on a mesh of many devices by shapes only, including the
-// creation of devices, layers and an optimizer; also the peak memory of this process.
+// Measures a step of a GPT on a mesh of many devices, without numbers. The step includes
+// the creation of devices, layers and an optimizer. Also measures this process's peak
+// memory.
 
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
@@ -12,8 +13,8 @@ namespace {
 
 using namespace lockstep;
 
-/// The mesh is dp x pp 4 x cp 2 x tp 8; there are 8 layers, and 2 micro-batches per
-/// replica.
+/// The mesh is dp x pp 4 x cp 2 x tp 8. The GPT has 8 layers, and a replica has 2
+/// micro-batches.
 MeshPlan plan_of(int devices) {
     GptSizes sizes;
     sizes.vocabulary = 1024;

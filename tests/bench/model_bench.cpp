@@ -24,7 +24,7 @@ constexpr int kSteps = 50;
 constexpr CharModelSizes kSizes{64, 8, 16, 128};
 constexpr std::int64_t kRows = 64;
 
-/// A replica of the lesson's model and a micro-batch, on any device.
+/// A replica of the lesson's model on any device, and a micro-batch.
 struct Replica {
     explicit Replica(Device& target)
         : device(target),
@@ -52,8 +52,8 @@ double seconds_of(const auto& work) {
         .count();
 }
 
-/// The steps of all ranks one after another on plain devices; their sums are plain
-/// additions.
+/// Runs the steps of all ranks one after another on plain devices. The ranks' sums are
+/// plain additions.
 double direct_seconds() {
     test::PlainMonitor monitor;
     std::vector<std::unique_ptr<sim::CpuDevice>> devices;
@@ -117,7 +117,7 @@ double simulated_seconds() {
     return seconds;
 }
 
-/// Reports the median ratio of rounds in which both take turns.
+/// Both take turns in rounds. Reports the median ratio of the rounds.
 void simulation_tax(benchmark::State& state) {
     std::vector<double> ratios;
     for (auto _ : state) {

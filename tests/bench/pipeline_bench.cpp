@@ -41,7 +41,7 @@ void validate(benchmark::State& state) {
 }
 BENCHMARK(validate)->ArgName("messages")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 
-/// Includes validation, with which timing begins.
+/// Includes validation, because timing begins with it.
 void time(benchmark::State& state) {
     const Schedule schedule =
         state.range(0) == 0 ? work() : with_messages(work(), kDurations);
@@ -51,7 +51,7 @@ void time(benchmark::State& state) {
 }
 BENCHMARK(time)->ArgName("messages")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 
-/// Counts the instructions of the result.
+/// Counts the instructions of the schedule with messages.
 void add_messages(benchmark::State& state) {
     const Schedule schedule = work();
     for ([[maybe_unused]] auto _ : state)

@@ -1,4 +1,4 @@
-// Measures how fast shapes only simulate a transformer that is too large for any machine.
+// Measures how fast runs without numbers simulate a transformer of any size.
 
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
@@ -42,8 +42,8 @@ void training_step(Rank& rank, TensorParallel& tp) {
     optimizer.step();
 }
 
-/// One step, including the creation of the model. Reports the peak memory of this process
-/// in MiB, and for each device the virtual time and the peak in GB.
+/// One step, with the creation of the model. Reports this process's peak memory in MiB,
+/// and each device's virtual time and peak memory in GB.
 template <typename Regions>
 void gpt_3_step(benchmark::State& state) {
     sim::ClusterOptions options;

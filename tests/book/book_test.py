@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Tests the book's pages in Chromium: none prints anything on the console, all links lead
-somewhere, nothing sticks out of a narrow window, and all parts of lessons work.
+"""Tests the book's pages in Chromium. They must print nothing on the console, and all links must
+work. In a narrow window nothing may stick out, and all parts of lessons must work.
 
-Argument: the book's folder. With LOCKSTEP_SCREENSHOTS=FOLDER, a picture of each page in
-three widths is kept there, for a person to look at.
+Argument: the book's folder. With LOCKSTEP_SCREENSHOTS=FOLDER, the folder gets pictures of each page
+in three widths, for people to look at.
 """
 
 import glob
@@ -47,8 +47,8 @@ class Pages(laboratory.LaboratoryTest):
                 self.assertEqual(self.window.console(), [])
 
     def test_pictures_of_chinese_pages_explain_themselves_in_chinese(self):
-        """An operation's name comes first. Each line after it must be Chinese, except a size and
-        a place in the code."""
+        """First is an operation's name. Each later line must be Chinese, except a size and a place
+        in the code."""
         lines = set()
         for page in PAGES:
             if page.startswith("zh/"):
@@ -76,7 +76,7 @@ class Pages(laboratory.LaboratoryTest):
                             self.assertIn(f'id="{anchor}"', target.read())
 
     def test_no_word_of_a_table_is_broken(self):
-        """In a narrow window, a table scrolls instead."""
+        """In a narrow window a table must scroll."""
         broken = (
             "document.querySelector('.offer button')?.click();"
             "const range = document.createRange(), broken = [];"
@@ -132,7 +132,7 @@ class Pages(laboratory.LaboratoryTest):
         self.window.dark(False)
 
     def test_paper_has_the_light_colours(self):
-        """This is so even if the reader has chosen the dark ones."""
+        """Even if the reader has chosen dark colours, paper has light colours."""
         colours = (
             "document.documentElement.dataset.theme = arguments[0];"
             "const element = document.createElement('p'); document.body.append(element);"
@@ -164,14 +164,14 @@ class Lesson(laboratory.LaboratoryTest):
         self.open()
 
     def question(self):
-        """Returns the open question's name, and a right answer: a choice's letter, or a figure."""
+        """Returns the open question's name and a right answer: a choice's letter, or a figure."""
         return self.window.run(
             "const form = document.querySelector(arguments[0]); if (!form) return null;"
             "const asked = JSON.parse(form.dataset.prediction);"
             "return [form.id, 'abcdef'[asked.choices.indexOf(asked.right)] ?? '', form.dataset.figure]", FORM)
 
     def give(self, text):
-        """Answers the open question; a choice by its letter."""
+        """Answers the open question. A choice is answered by its letter."""
         if self.window.run("return !!document.querySelector(arguments[0] + ' [type=radio]')", FORM):
             self.window.click(f"{FORM} [type=radio][value='{text}']")
         else:
@@ -180,11 +180,11 @@ class Lesson(laboratory.LaboratoryTest):
         self.window.click(f"{FORM} .buttons button")
 
     def other(self, choice):
-        """Returns a wrong choice's letter."""
+        """Returns the letter of a wrong choice."""
         return "b" if choice == "a" else "a"
 
     def advice(self, name):
-        """Returns the advice on an unreadable or wrong answer, after it has been judged."""
+        """Returns the page's advice on an unreadable or wrong answer."""
         return self.window.until(
             "const advice = document.querySelector(arguments[0]).textContent;"
             "return advice === 'Computing …' ? '' : advice", f"#{name} .advice")
@@ -245,7 +245,7 @@ class Lesson(laboratory.LaboratoryTest):
         self.assertIsNotNone(self.question())
 
     def test_an_answer_given_twice_is_one_try(self):
-        """The second answer comes while the judging module is still being loaded."""
+        """The second answer comes before the module that judges has been loaded."""
         name, choice, _ = self.question()
         said = self.window.run(
             "const form = document.getElementById(arguments[0]);"
@@ -288,7 +288,7 @@ class Lesson(laboratory.LaboratoryTest):
         self.assertIn("Right:", self.text(f"#{question[0]} + .outcome"))
 
     def test_a_hint_knows_the_usual_mistake(self):
-        """The first question with a hint for a wrong number shows the hint."""
+        """After a wrong number, the first question that has a hint for it must show the hint."""
         while question := self.question():
             hint = self.window.run(
                 "return JSON.parse(document.querySelector(arguments[0]).dataset.prediction).hints[0] ?? null", FORM)
@@ -373,7 +373,7 @@ class Lesson(laboratory.LaboratoryTest):
         self.page = Lesson.page
 
     def test_first_paint_comes_soon(self):
-        """Prints the times; checks none, because the test must not fail on a busy machine."""
+        """Prints times without checking them, because the test must not fail on a busy machine."""
         for page in LESSONS:
             self.page = page
             self.open()

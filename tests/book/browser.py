@@ -1,4 +1,4 @@
-"""Drives Chromium by WebDriver (w3.org/TR/webdriver2), for tests of the book."""
+"""Drives Chromium by WebDriver (w3.org/TR/webdriver2) for tests of the book."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ def is_here():
 
 
 class Browser:
-    """A window of Chromium without a screen; use it in a `with`."""
+    """A window of Chromium without a screen, for use in a `with`."""
 
     def __init__(self, width=1280, height=800):
         self._folder = tempfile.TemporaryDirectory(prefix="lockstep-browser-")
@@ -66,12 +66,12 @@ class Browser:
         return self._ask("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def open(self, path, fragment=""):
-        """Opens a file, as a reader does."""
+        """Opens a file as a reader does."""
         self._ask("POST", "/url", {"url": "about:blank"})
         self._ask("POST", "/url", {"url": f"file://{os.path.abspath(path)}{fragment}"})
 
     def size(self, width, height):
-        """Sets the window's size in CSS pixels; it may be a telephone's."""
+        """Sets the window's size in CSS pixels. The window may be as small as a telephone."""
         self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=height,
                  deviceScaleFactor=1, mobile=False)
 
@@ -80,11 +80,11 @@ class Browser:
             {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}])
 
     def run(self, script, *arguments):
-        """Runs a script, and returns what its `return` returns."""
+        """Runs a script. Returns the value of its `return`."""
         return self._ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     def until(self, script, *arguments, seconds=20):
-        """Waits until a script returns a true value, and returns it."""
+        """Waits until a script returns a true value, and returns this value."""
         end = time.monotonic() + seconds
         while not (value := self.run(script, *arguments)):
             if time.monotonic() > end:
@@ -104,7 +104,7 @@ class Browser:
         self._ask("POST", self._element(selector) + "/value", {"text": text})
 
     def press(self, *keys):
-        """Presses keys one after another in the focused element: Tab is "\\ue004"."""
+        """Presses keys one after another in the focused element. Tab is "\\ue004"."""
         actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
         self._ask("POST", "/actions", {"actions": [
             {"type": "key", "id": "keyboard", "actions": actions}]})

@@ -1,4 +1,4 @@
-"""Shared by all tests of the book: a window on one of its pages."""
+"""Helpers of all tests of the book: a window on one of the book's pages."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ LEFT, RIGHT, DOWN = "\ue012", "\ue014", "\ue015"
 
 
 class LaboratoryTest(unittest.TestCase):
-    """`page` is the laboratory's file in the book, whose folder is the script's first argument."""
+    """`page` is the laboratory's file in the book. The book's folder is argument 1."""
 
     page = ""
 
@@ -36,7 +36,7 @@ class LaboratoryTest(unittest.TestCase):
             {"name": "prefers-reduced-motion", "value": "no-preference" if may_move else "reduce"}])
 
     def address(self, name):
-        """Returns the setting that the address has, after it has been written."""
+        """Returns the setting in the address, after the page has written it."""
         time.sleep(0.35)
         return self.window.run(
             "return new URLSearchParams(location.hash.slice(1)).get(arguments[0])", name)
@@ -50,7 +50,7 @@ class LaboratoryTest(unittest.TestCase):
                                ".map((element) => element.textContent)", selector)
 
     def assert_no_twins(self):
-        """Checks that no two elements have one name."""
+        """Checks that no two elements have the same name."""
         names = self.window.run(
             "return [...document.querySelectorAll('[id]')].map((element) => element.id)")
         self.assertEqual(sorted(names), sorted(set(names)))
@@ -61,7 +61,7 @@ class LaboratoryTest(unittest.TestCase):
 
 
 def main():
-    """Runs the tests of the script."""
+    """Runs the script's tests."""
     if not browser.is_here():
         print("skipped: chromium or chromedriver is not installed")
         sys.exit(77)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The module for browsers, lockstep.js, gives the same answers as the program.
+"""The module for browsers, lockstep.js, must give the same answers as the program.
 
-Arguments: the program, and the module; without em++ there is no module, and the test is skipped.
+Arguments: the program, the module. Without em++ there is no module, and the test is skipped.
 """
 
 import json
@@ -51,7 +51,7 @@ GENERATED = [{"name": name, **SIZES} for name in NAMES] + [
     {"name": "1f1b", **SIZES, "comm": "0.0000000001"},
     {"name": "1f1b", **SIZES, "memory_weight": "x"},
 ]
-# Schedules in files.
+# Schedules that are in files.
 WRITTEN = [
     "F0,F1,B0,B1\nF0,B0,F1,B1\n",
     "F0,F1,I0,W0,I1,W1\nF0,I0,F1,I1,W0,W1\n",
@@ -67,7 +67,7 @@ WRITTEN = [
     ",#F0\nF0,B0\n",
     "",
 ]
-JUDGED = [  # an answer, a typed text, the outcome, the hint's place, the remark's beginning
+JUDGED = [  # answer, typed text, outcome, place of the hint, beginning of the remark
     ({"value": 6000, "unit": "bytes", "digits": 0}, "6 kB", "right", -1, ""),
     ({"value": 6000, "unit": "bytes", "digits": 0}, "5.9 KB", "wrong", -1, "1 KiB is"),
     ({"value": 6000, "unit": "bytes", "digits": 0}, "48,000", "wrong", -1, "Bits or bytes"),
@@ -123,7 +123,7 @@ class TheModule(unittest.TestCase):
         for request, answer in zip(GENERATED, answers):
             with self.subTest(request):
                 told, sentence = self.program(request["name"], *options_of(request))
-                # The page shows the sizes, so the module's message has none.
+                # The page shows the sizes, so the message of the module has no sizes.
                 sentence = re.sub(r"^--stages \d+ --micro-batches \d+( --chunks \d+)?: ", "", sentence)
                 self.same(answer, told, sentence)
                 refused += sentence != ""

@@ -28,7 +28,7 @@ class Pipeline(laboratory.LaboratoryTest):
         self.window.press(HOME, *[RIGHT] * value)
 
     def settings(self):
-        """Returns all settings that the address has, after it has been written."""
+        """Returns all settings in the address, after the page has written it."""
         time.sleep(0.35)
         return dict(urllib.parse.parse_qsl(self.window.run("return location.hash.slice(1)")))
 
@@ -47,7 +47,7 @@ class Pipeline(laboratory.LaboratoryTest):
                          ".children[arguments[1]].focus()", stage, at)
 
     def drag(self, selector, to, *keys):
-        """Drags the middle of one chip to that of another and presses keys half-way."""
+        """Drags the middle of one chip to the middle of another, and presses keys half-way."""
         middle = ("const box = document.querySelector(arguments[0]).getBoundingClientRect();"
                   "return [box.x + box.width / 2, box.y + box.height / 2]")
         self.window.run("document.querySelector(arguments[0]).scrollIntoView()", selector)
@@ -248,7 +248,7 @@ class Pipeline(laboratory.LaboratoryTest):
         self.assertEqual(stops, ["BUTTON", "INPUT", "BUTTON", "INPUT"])
 
     def test_the_chinese_page_is_in_chinese(self):
-        """All words, except code, names, and words marked as English."""
+        """Returns all words except code, names and words that are marked as English."""
         english = ("const words = new Set();"
                    "const add = (text) => {"
                    "  for (const word of text.match(/[A-Za-z]{3,}/g) ?? []) words.add(word); };"

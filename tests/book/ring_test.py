@@ -93,7 +93,7 @@ class Ring(laboratory.LaboratoryTest):
         self.assertEqual(self.text(".lab-note"), "")
 
     def test_a_slider_that_moves_fast_writes_the_address_once(self):
-        """Some browsers refuse more than 100 changes of the address in 30 seconds."""
+        """Some browsers allow at most 100 changes of the address in 30 seconds."""
         self.open()
         self.window.run(
             "window.written = 0; const write = history.replaceState.bind(history);"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""All texts of the book's scripts are in the table of translations, for the Chinese pages.
+"""All texts of the book's scripts must be in the table of translations for Chinese pages.
 
 Argument: the folder of the lessons.
 """
@@ -21,26 +21,26 @@ def text_of(path):
 
 
 def joined(literals):
-    """Returns the text of literals that are side by side, or have a + between them."""
+    """Returns the text of literals that are side by side or have a + between them."""
     return "".join(map(ast.literal_eval, re.findall(LITERAL, literals)))
 
 
 def phrases():
-    """Returns pairs of English and Chinese."""
+    """Returns pairs of an English text and its Chinese translation."""
     several = rf"({LITERAL}(?:\s*{LITERAL})*)"
     return [(joined(english), joined(chinese)) for english, chinese in re.findall(
         rf"\{{{several},\s*{several}\}}", text_of("page/language.cpp"))]
 
 
 def sentences(script):
-    """Returns the texts that a script shows; None for a text that is no literal."""
+    """Returns the texts that a script shows. A text that is no literal becomes None."""
     said = rf"(?<!function )\bsaid\(\s*({LITERAL}(?:\s*\+\s*{LITERAL})*)?"
     script = re.sub(r"^\s*//.*$", "", script, flags=re.M)
     return [joined(literals) or None for literals in re.findall(said, script)]
 
 
 def places(text):
-    """Returns the number of values that a text takes."""
+    """Returns how many values a text needs."""
     named = [int(place) + 1 for place in re.findall(r"\{(\d)\}", text)]
     return max(named, default=text.count("{}"))
 

@@ -29,8 +29,8 @@ bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
-/// One row of one device: boxes with these lengths in units, numbered from `first`, and
-/// then idle time.
+/// One row of one device. The boxes have these lengths, in units, and numbers from
+/// `first` on. After them the device is idle until `end`.
 Chart row_of_boxes(const std::vector<Picoseconds>& lengths, int first, Picoseconds end) {
     Chart chart;
     const int look = chart.look({Meaning::forward, 'F', '-', "forward"});
@@ -129,7 +129,7 @@ TEST_CASE("a number is written wherever it fits, in text and in the SVG", "[char
     CHECK(contains(text_of(narrow), "|F8F9F-F-//"));
     const Chart wide = row_of_boxes({2, 2, 3, 4}, 8, 66);
     CHECK(contains(text_of(wide), "|F8F9F10F11-//"));
-    // A thousand pixels are 66 units.
+    // A thousand pixels show 66 units.
     const std::string svg = chart_svg(wide);
     for (const char* number : {">8<", ">9<", ">10<", ">11<"})
         CHECK(contains(svg, number));

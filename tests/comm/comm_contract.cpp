@@ -13,8 +13,8 @@ namespace lockstep::test {
 
 namespace {
 
-/// Returns a value from -10 to 21 for element i of rank r. The value is exact in every
-/// dtype, and so are sums over up to twelve ranks: bf16 has all whole numbers up to 256.
+/// Returns a value from -10 to 21 for element i of rank r. Values, and sums of them over
+/// up to twelve ranks, are exact in every dtype: bf16 has all whole numbers up to 256.
 double value(int rank, std::int64_t i) {
     return static_cast<double>((std::int64_t{rank} * 37 + i * 11) % 32 - 10);
 }
@@ -86,7 +86,7 @@ void check_all_reduce(const MakeCluster& make, int ranks, std::int64_t count,
         rank.world().all_reduce(in, Reduction::mean).wait();
         rank.keep("mean", in);
     });
-    // Each term is divided, or their sum is, and each sum is rounded.
+    // Either each term is divided, or the sum. Each addition rounds.
     const double bound = (ranks + 1) * epsilon_of(dtype) * kLargest;
     for (const RankReport& rank : report.ranks)
         for (std::int64_t i = 0; i < count; ++i)
@@ -182,7 +182,7 @@ void check_all_to_all_v(const MakeCluster& make, int ranks, std::int64_t count,
                         DType dtype) {
     // Rank r sends (r + 2 * peer) % 3 * `count` rows of two elements to each peer.
     const auto rows = [&](int from, int to) { return (from + 2 * to) % 3 * count; };
-    const auto begin = [&](int from, int to) {  // of the part, in the input of `from`
+    const auto begin = [&](int from, int to) {  // in the input of `from`
         std::int64_t sum = 0;
         for (int peer = 0; peer < to; ++peer)
             sum += rows(from, peer);
@@ -279,7 +279,7 @@ void check_messages(const MakeCluster& make, int ranks, std::int64_t count, DTyp
                [&](int r, std::int64_t i) { return value((r + ranks - 1) % ranks, i); });
 }
 
-/// Tests the verbs that distribute or collect blocks, in one group; the last rank is the
+/// Tests, in one group, the verbs that distribute or collect blocks. The last rank is the
 /// root.
 void group_of_blocks(Rank& rank, std::int64_t count, DType dtype) {
     Device& device = rank.device();
@@ -390,7 +390,7 @@ void check_wait_any(const MakeCluster& make, int ranks, std::int64_t count, DTyp
 
 void check_split(const MakeCluster& make, int ranks, std::int64_t count, DType dtype) {
     const RunReport report = make(ranks)->run([&](Rank& rank) {
-        // Ranks of the same parity, in reverse order.
+        // Ranks with the same parity, in reverse order.
         const auto half = rank.world().split(rank.index() % 2, -rank.index(), "half");
         const Tensor x = rank.device().upload(filled({count}, dtype, rank.index()));
         const Tensor all = rank.device().zeros({half->size() * count}, dtype);

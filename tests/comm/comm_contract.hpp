@@ -12,8 +12,8 @@ namespace lockstep::test {
 /// ranks.
 using MakeCluster = std::function<std::unique_ptr<Cluster>(int ranks)>;
 
-/// Each checks verbs for one number of ranks against a plain computation on the host.
-/// Buffers (or blocks, if ranks have blocks) have `count` elements.
+/// Each checks some verbs, with one number of ranks, against a plain computation on the
+/// host. Each buffer has `count` elements; if it has blocks, each block has `count`.
 void check_all_reduce(const MakeCluster& make, int ranks, std::int64_t count,
                       DType dtype);
 void check_all_gather(const MakeCluster& make, int ranks, std::int64_t count,

@@ -1,6 +1,6 @@
 // Tests what a strategy's own code asserts: replicas are equal, and the bytes sent are
-// those of the formula. Once by the simulator's own method, and once only through the
-// verbs, as any other backend does it.
+// those of the formula. Uses first the simulator's own method, then only the verbs, as
+// any other backend does.
 
 #include <limits>
 

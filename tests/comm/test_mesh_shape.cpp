@@ -1,4 +1,4 @@
-// Tests the arithmetic of a mesh against places counted rank by rank.
+// Compares the arithmetic of a mesh with places that are counted rank by rank.
 
 #include <algorithm>
 #include <random>
@@ -16,7 +16,7 @@ namespace {
 
 using Places = std::vector<int>;
 
-/// Returns the places of all ranks: the last axis counts up with each rank, and carries.
+/// Returns the places of all ranks. The last axis counts first, then carries.
 std::vector<Places> counted_places(const std::vector<MeshShape::Axis>& axes) {
     std::vector<Places> all;
     Places now(axes.size());
@@ -29,7 +29,7 @@ std::vector<Places> counted_places(const std::vector<MeshShape::Axis>& axes) {
     }
 }
 
-/// Returns the ranks whose places differ from the rank's only along these axes.
+/// Returns the ranks that may differ from `rank` only in their places on these axes.
 std::vector<int> counted_plane(const std::vector<Places>& places, int rank,
                                const std::set<std::size_t>& free) {
     std::vector<int> ranks;
@@ -60,7 +60,7 @@ void check_planes(const MeshShape& shape, const std::vector<Places>& places,
         if (names.size() == 1) REQUIRE(shape.line(rank, names.front()) == plane);
         all.insert(plane);
     }
-    // Sorted sets of ascending ranks are sorted by their first rank.
+    // The order is by each plane's first rank.
     CHECK(shape.planes(names) == std::vector(all.begin(), all.end()));
 }
 

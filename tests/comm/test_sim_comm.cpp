@@ -26,8 +26,8 @@ void for_all_sizes(Contract contract) {
                 contract(make, ranks, count, dtype);
 }
 
-/// Runs all verbs that a group can have, on numbers whose sums are not exact. The ranks
-/// keep each result.
+/// Runs all verbs that a group can contain, on numbers whose sums are not exact. The
+/// ranks keep each result.
 void every_verb(Rank& rank, std::int64_t count, DType dtype, bool in_group) {
     Device& device = rank.device();
     const std::int64_t blocks = rank.size() * count;
@@ -158,8 +158,8 @@ TEST_CASE("a verb as data reads only the members that it needs", "[sim][comm]") 
         device.fill(mine, rank.index() + 1);
         const Tensor other = device.zeros({2}, DType::f64);
         device.fill(other, -1);
-        // A broadcast has one buffer, given as either of the two; dtype and count come
-        // from the buffer.
+        // The one buffer of a broadcast can be given as input or as output. The dtype and
+        // the count are the buffer's.
         rank.world()
             .start({{.verb = Verb::broadcast,
                      .dtype = DType::i32,
@@ -173,7 +173,7 @@ TEST_CASE("a verb as data reads only the members that it needs", "[sim][comm]") 
         rank.keep("untouched", other);
         rank.world().start({{.verb = Verb::reduce, .peer = 1}, other}).wait();
         rank.keep("reduced", other);
-        // A barrier and a gather ignore the members of other verbs.
+        // A barrier and a gather ignore fields that belong to other verbs.
         rank.world().start({{.verb = Verb::barrier, .peer = 7, .count = 5}, mine}).wait();
         const Tensor all = device.zeros({6}, DType::f64);
         rank.world()

@@ -77,7 +77,7 @@ TEST_CASE("A part that names missing elements is not sound", "[core]") {
 
 namespace {
 
-/// Returns the whole's elements that a part names, one by one, in the shard's order.
+/// Returns the elements of the whole that a part names, one by one, in the shard's order.
 std::vector<std::int64_t> named(const Part& part) {
     std::vector<std::int64_t> elements;
     each_run(part, [&](std::int64_t, std::int64_t from, std::int64_t count) {
@@ -123,7 +123,7 @@ TEST_CASE("Stretches name the elements of a part, in the part's order", "[core]"
                 CHECK(named(stretches_of(part)) == named(part));
             }
     }
-    // ZeRO's share of a rank's columns of a weight takes few words.
+    // A ZeRO share of a tensor-parallel rank's columns needs few stretches.
     const Part columns = column_part({4096, 64}, 16, 16);
     const Part share = part_of_part(columns, flat_part(columns.shape, 1600, 3200));
     CHECK(stretches_of(columns) == std::vector<Stretches>{{16, 16, 4096, 64}});

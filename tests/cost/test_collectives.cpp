@@ -19,7 +19,7 @@ TEST_CASE("the algorithms' times are the textbook's", "[cost]") {
         CHECK(std::abs(halving_doubling_seconds(link, kBytes, n) -
                        (2 * steps * 2e-6 + 2.0 * (n - 1) / n * s)) < 1e-12);
     }
-    // Six ranks fold to four and unfold again: two more whole buffers.
+    // Six ranks fold to four and unfold again. This sends two more whole buffers.
     CHECK(std::abs(recursive_doubling_seconds(link, kBytes, 6) - 4 * (2e-6 + s)) < 1e-12);
 }
 
@@ -58,7 +58,7 @@ TEST_CASE("one call for all members gives each member's own share", "[cost]") {
     ClusterSpec spec = load_cluster("classroom");
     spec.devices_per_node = 3;
     const auto same_node = [&](int a, int b) { return spec.same_node(a, b); };
-    const std::vector<int> ranks{0, 7, 2, 1, 11, 6, 30};  // 3, 2, 1 and 1 on a node
+    const std::vector<int> ranks{0, 7, 2, 1, 11, 6, 30};  // nodes have 3, 2, 1, 1
     for (int n = 1; n <= static_cast<int>(ranks.size()); ++n) {
         const std::vector<int> members(ranks.begin(), ranks.begin() + n);
         for (std::size_t verb = 0; verb < kVerbs; ++verb) {

@@ -6,7 +6,7 @@
 
 namespace lockstep::test {
 
-/// Returns values to try functions of a number on: both tails, around zero, the extremes.
+/// Returns values to test functions of one number: near zero, in both tails, and extreme.
 inline HostTensor trial_values(DType dtype) {
     std::vector<double> values = {0,    -0.0, 1e-20, -1e-20, 1e-5, 3e-4, 5e-4, 8.1,
                                   -8.1, 20,   -20,   100,    -100, 1e4,  -1e4};
@@ -15,7 +15,7 @@ inline HostTensor trial_values(DType dtype) {
     return HostTensor::of({static_cast<std::int64_t>(values.size())}, values).as(dtype);
 }
 
-/// Expects `f` of each trial value, with an error of at most `size` of it, in roundings.
+/// Expects `f` of each trial value x, with the error of one rounding of size(x).
 inline Expected each(const HostTensor& x, const std::function<double(double)>& f,
                      const std::function<double(double)>& size) {
     Expected expected(x.shape(), x.dtype());
@@ -61,7 +61,7 @@ TEST_CASE("A sigmoid is 1 / (1 + exp(-x)), and its derivative y (1 - y)", kTags)
     Bench bench;
     const HostTensor x = trial_values(dtype);
     const auto f = [](double a) { return 1 / (1 + std::exp(-a)); };
-    // For very negative x, exp(-x) has the rounding error of -x, times |x|.
+    // For very negative x the relative error of exp(-x) is |x| epsilon.
     each(x, f, [&](double a) {
         return f(a) * (1 + std::abs(a));
     }).check(bench->download(bench->sigmoid(bench->upload(x))));
@@ -102,7 +102,7 @@ inline double gelu_by_tanh_of(double x) {
            (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
 }
 inline double gelu_by_tanh_slope(double x) {
-    // 1 - tanh^2 must be more exact here than in the result that is compared.
+    // Here 1 - tanh^2 must be more exact than in the result under test.
     using Exact = long double;
     const Exact scale = std::sqrt(2 / std::acos(Exact{-1})), y = x;
     const Exact t = std::tanh(scale * (y + 0.044715L * y * y * y));
@@ -122,7 +122,7 @@ TEST_CASE("GELU by tanh is the formula of its paper, and so is its derivative", 
     const HostTensor dy = random_values(x.shape(), dtype, "dy");
     Expected expected(x.shape(), dtype);
     for (std::int64_t i = 0; i < x.elements(); ++i) {
-        // 1 - sigmoid(2 u) is rounded to epsilon, and then multiplied by 2 x u'.
+        // 1 - sigmoid(2 u) is wrong by epsilon. This error is multiplied by 2 x u'.
         const double a = std::min(std::abs(x.at(i)), 8.0);
         expected.add(dy.at(i) * gelu_by_tanh_slope(x.at(i)),
                      std::abs(dy.at(i)) * (1 + a * 1.6 * (1 + 0.14 * a * a)));
@@ -169,7 +169,7 @@ TEST_CASE("SwiGLU and its derivative use the first half of a row as a gate of th
         for (std::int64_t j = 0; j < width; ++j) {
             const double rest = gate(width + j);
             y.add(silu_of(gate(j)) * rest, std::abs(gate(j) * rest));
-            // 1 - sigmoid(gate) is rounded to epsilon, unless it is a power of two.
+            // 1 - sigmoid(gate) is wrong by epsilon, unless it is a power of two.
             dx.add(
                 gradient(j) * rest * silu_slope(gate(j)),
                 std::abs(gradient(j) * rest) * (1 + std::min(std::abs(gate(j)), 20.0)));

@@ -14,7 +14,7 @@ inline Tensor uploaded(Bench& bench, const HostTensor& values, std::int64_t shif
     return tensor;
 }
 
-/// Checks that `compute` gives the same for operands at any address as for aligned ones.
+/// Checks that `compute` gives the same result for aligned and for unaligned operands.
 inline void same_anywhere(
     Shape shape, DType dtype,
     const std::function<Tensor(Bench&, const Tensor&, const Tensor&)>& compute) {

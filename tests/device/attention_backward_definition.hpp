@@ -5,8 +5,8 @@
 
 namespace lockstep::test {
 
-/// The inputs of attention's backward, on the host and on the device, and gradients that
-/// are not zero before.
+/// The inputs of attention's backward, on the host and on the device, and gradients whose
+/// first values are not zero.
 struct BackwardOperands {
     BackwardOperands(Bench& bench, const AttentionOperands& operands,
                      const AttentionDefinition& definition)
@@ -49,7 +49,7 @@ struct BackwardOperands {
                                    with_keys(operands.heads(), block), backward,
                                    with_keys(options, block));
     }
-    /// Sets the gradients to their values before the run, for the next run.
+    /// Sets the gradients to their first values, for the next run.
     void restore(Bench& bench) const {
         for (const HeadOperand* gradient : {&dq, &dk, &dv})
             bench->upload_into(gradient->view.tensor, gradient->values);
@@ -60,8 +60,8 @@ struct BackwardOperands {
     AttentionBackward backward;
 };
 
-/// The three sums that attend_backward adds, by its definition, from the given
-/// log-sum-exp and products of dy and y.
+/// The three sums that attend_backward adds, by its definition. The log-sum-exp and the
+/// products of dy and y are given.
 class BackwardDefinition {
   public:
     BackwardDefinition(const AttentionOperands& operands,
@@ -134,7 +134,7 @@ class BackwardDefinition {
         return terms[static_cast<std::size_t>(gradient.place(batch, head, row, column))];
     }
 
-    /// Adds the values from before; other columns stay as they are.
+    /// Adds the first values. Columns outside the heads stay as they are.
     static void finish(Expected& expected, const HeadOperand& gradient, Sums& added) {
         for (std::int64_t i = 0; i < gradient.values.elements(); ++i) {
             WeightedSum& sum = added[static_cast<std::size_t>(i)];

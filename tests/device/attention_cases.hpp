@@ -27,7 +27,7 @@ inline std::vector<KeyBlock> blocks_of(std::int64_t n, std::int64_t longest,
     return blocks;
 }
 
-/// Returns the heads with one block of their keys and values.
+/// Returns the heads with only one block of their keys and values.
 inline AttentionHeads with_keys(const AttentionHeads& heads, const KeyBlock& block) {
     return {heads.queries, rows_of(heads.keys, block.first, block.count),
             rows_of(heads.values, block.first, block.count)};
@@ -38,7 +38,7 @@ inline AttentionOptions with_keys(AttentionOptions options, const KeyBlock& bloc
     return options;
 }
 
-/// Attention to these blocks of keys.
+/// Attention to these blocks of keys, one after the other.
 struct Attended {
     Attended(Bench& bench, const AttentionHeads& heads, const AttentionOptions& options,
              const std::vector<KeyBlock>& blocks) {
@@ -70,8 +70,8 @@ inline double factor_to_reach(const AttentionOperands& operands, double reach) {
     return reach / most;
 }
 
-/// Small enough for the emulator, with rows and widths below, at and beyond tiles and
-/// vectors.
+/// Cases that are small enough for the emulator. Rows and widths are below, at and beyond
+/// tiles and vectors.
 inline std::vector<HeadCase> attention_cases() {
     return {{1, 1, 1, 1, 1, 1},           {7, 7, 2, 3, 1, 5, 2, 3},
             {65, 64, 1, 2, 2, 16, 0, 4},  {7, 65, 1, 2, 1, 33, 1, 0},
@@ -81,8 +81,8 @@ inline std::vector<HeadCase> attention_cases() {
             {130, 300, 1, 1, 1, 3}};
 }
 
-/// For bf16, in which some devices use tensor cores: widths with and without tensor
-/// cores, rows below, at and beyond tiles, and heads that begin in the middle of a
+/// Cases for bf16, for which some devices use tensor cores: widths that tensor cores
+/// accept and others, rows below, at and beyond tiles, and heads that begin inside a
 /// vector.
 inline std::vector<HeadCase> attention_cases_in_bf16() {
     return {{1, 1, 1, 1, 1, 64},           {70, 130, 1, 2, 1, 64},
@@ -101,7 +101,7 @@ inline std::string text_of(const HeadType& type) {
     return fmt::format("{} of width {}", name_of(type.dtype), type.width);
 }
 
-/// Returns all types; bf16 has a width that tensor cores take.
+/// Returns all types; bf16 has a width that tensor cores accept.
 inline std::vector<HeadType> head_types(std::int64_t width) {
     return {{DType::f32, width}, {DType::f64, width}, {DType::bf16, 64}};
 }
@@ -114,8 +114,8 @@ struct DealtCase {
     std::int64_t n;
 };
 
-/// Each rank's queries with all keys; rows that begin in one rank's share and end in the
-/// next; queries and keys in two orders; long shares.
+/// Returns each rank's queries with all keys, rows that cross from one rank's share to
+/// the next, queries and keys in two orders, and long shares.
 inline std::vector<DealtCase> dealt_cases(TokenOrder order) {
     const TokenRows all{order, 3, 22, 0}, more{order, 3, 100, 0};
     const auto from = [](TokenRows tokens, std::int64_t row) {

@@ -47,7 +47,7 @@ struct WeightedHeads {
           transposed_(transposed) {}
 
     /// Adds to `sum` the terms of head `head` for query i and column d, each multiplied
-    /// by `factor`. y has either all heads or the few.
+    /// by `factor`. y has either all heads or only the few heads.
     void add(Sum& sum, const HeadOperand& y, std::int64_t batch, std::int64_t head,
              std::int64_t i, std::int64_t d, double factor = 1) const {
         const std::int64_t begin =
@@ -90,7 +90,7 @@ TEST_CASE("Sums of heads equal their definition, side by side in a new tensor", 
     }
 }
 
-/// Checks sums of `y_heads` heads that are added to `into` heads.
+/// Checks sums of `y_heads` heads. They are added to `into` heads.
 inline void check_added_sums(Bench& bench, const HeadCase& test_case, std::int64_t into,
                              std::int64_t y_heads, DType dtype,
                              const HeadSumOptions& options) {

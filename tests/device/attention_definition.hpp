@@ -6,18 +6,18 @@
 
 // Attention by its definition, in f64, and the error that a device may make.
 //
-// Errors are counted in the units of Expected: 1 means 4 epsilon. A score is a sum
-// of `width` terms, so its error is its size S times sqrt(width). A maximum or a
-// log-sum-exp L is subtracted from it, which is as large as the scores. Both are rounded
-// once more: |s| + |L|. An exponential turns the error of its argument into its own
+// Errors are counted in the units of Expected: 1 means 4 epsilon. A score is a sum of
+// `width` terms, so its error is its size S times sqrt(width). A maximum or a log-sum-exp
+// L is subtracted from the score s; L is as large as the scores. Rounding s and L once
+// more adds |s| + |L|. An exponential turns the error of its argument into its own
 // relative error, so each weight p has the error
 //
 //     p (sqrt(width) S + |s| + |L| + 1) + least,
 //
-// where `least`, the smallest number with all its digits, may be lost completely. The
-// error of a sum with these weights is the sum of |v| times their errors, plus the sum's
-// own rounding. If heads are bf16, a device may round weights to bf16 before it
-// multiplies with them.
+// where `least` is the smallest number with all its digits; it may be lost completely.
+// The error of a sum with these weights is the sum of |v| times their errors, plus the
+// sum's own rounding. If heads are bf16, a device may round weights to bf16 before
+// multiplying.
 
 namespace lockstep::test {
 
@@ -41,7 +41,7 @@ struct AttentionOperands {
 struct SeenKey {
     std::int64_t key;
     double score;
-    double off;  ///< error of the score as a sum
+    double off;  ///< error of the sum that is the score
 };
 
 /// What one head of a query sees.
@@ -67,7 +67,7 @@ struct WeightedSum {
     void expect(Expected& expected) const { expected.add(sum.value, size()); }
 };
 
-/// Returns the relative error of a factor in a product of bf16, in units of Expected.
+/// Returns the relative error of a factor in a bf16 product, in units of Expected.
 inline double rounding_off(DType dtype) {
     return dtype == DType::bf16 ? Bf16::kEpsilon / 2 / (4 * epsilon_of(dtype)) : 0;
 }
@@ -111,8 +111,8 @@ class AttentionDefinition {
         return expected;
     }
 
-    /// The mean of the values that query i sees. Its weights are divided by their sum,
-    /// which has the same relative error as the weights.
+    /// The mean of the values that query i sees. The weights are divided by their sum.
+    /// This sum has the same relative error as the weights.
     WeightedSum mean_value(std::int64_t b, std::int64_t h, std::int64_t i,
                            std::int64_t d) const {
         const AttentionRow& from = row(b, h, i);

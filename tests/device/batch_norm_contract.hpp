@@ -76,7 +76,7 @@ TEST_CASE("Batch norm's statistics equal their definitions", kTags) {
     rstd.check(bench->download(moments.rstd));
     running_mean.check(bench->download(running.mean));
     running_variance.check(bench->download(running.variance));
-    // Without running statistics the moments are the same.
+    // The moments do not depend on running statistics.
     const Normalized alone = bench->batch_moments(made, distances, {}, epsilon);
     REQUIRE(bench->download(alone.mean) == bench->download(moments.mean));
     REQUIRE(bench->download(alone.rstd) == bench->download(moments.rstd));
@@ -115,7 +115,7 @@ TEST_CASE("Batch norm and its gradients equal their definitions", kTags) {
     const BatchReference reference(x, epsilon);
     const auto n = static_cast<double>(rows);
 
-    // The number of rows of the whole batch; other devices have the other rows.
+    // The number of rows in the whole batch. Other devices have the other rows.
     const double all = n + 3;
     Expected y(shape, dtype), dx(shape, dtype), sums({2, columns}, dtype);
     std::vector<Sum> along_ones(static_cast<std::size_t>(columns));
@@ -159,7 +159,7 @@ TEST_CASE("Batch norm and its gradients equal their definitions", kTags) {
 
 TEST_CASE("Batch norm of a large offset keeps its digits", kTags) {
     // E[x^2] - E[x]^2 would lose all digits: (1000 + d)^2 needs 12 digits and f32 has 7.
-    // So would adding up the sums of squares of the batch's parts.
+    // Sums of squares of the batch's parts would lose the same digits.
     Bench bench;
     HostTensor x({64, 1}, DType::f32);
     for (std::int64_t i = 0; i < 64; ++i)

@@ -1,13 +1,13 @@
 #pragma once
 
-// Checks that an operation on bf16 gives the result of f32 on the same numbers, rounded
-// once.
+// Checks an operation on bf16: the result must be that of f32 on the same numbers,
+// rounded once.
 
 #include "tests/device/support.hpp"
 
 namespace lockstep::test {
 
-/// One run of an operation in one type: its inputs, by name, and its results.
+/// One run of an operation in one type: its named inputs and its results.
 class Trial {
   public:
     explicit Trial(DType dtype) : dtype_(dtype) {}
@@ -19,7 +19,7 @@ class Trial {
         const HostTensor values = random_values(shape, DType::bf16, name, low, high);
         return bench_->upload(values.as(dtype_));
     }
-    /// Returns random numbers of the type of rows' statistics.
+    /// Returns random numbers of the type that rows' statistics have.
     Tensor statistic(const std::string& name, Shape shape, double low = -1,
                      double high = 1) {
         return bench_->upload(random_values(shape, DType::f32, name, low, high));
@@ -31,7 +31,7 @@ class Trial {
 
     /// A result of the trial's own type.
     void gives(const Tensor& result) { gives(result, dtype_); }
-    /// A result that is f32 in both trials: a statistic, or the new value of a master.
+    /// A result that is f32 in both trials, such as a statistic or a master's new value.
     void gives_f32(const Tensor& result) { gives(result, DType::f32); }
     void gives_indices(const Tensor& result) { gives(result, DType::i32); }
     void gives(const Normalized& results) {
@@ -52,10 +52,10 @@ class Trial {
     std::vector<HostTensor> results_;
 };
 
-/// Results in bf16 are those of f32, rounded; statistics are those of f32. A backend may
-/// add up products of bf16 in another order, with up to `terms` numbers up to 1 in each
-/// result. Then each sum's error is below terms^2 epsilon of f32, and the result may be
-/// off by half a step of bf16 more.
+/// Results in bf16 equal the rounded results in f32; statistics equal those in f32. A
+/// backend may add up products of bf16 in another order. Then each result is a sum of up
+/// to `terms` numbers of at most 1, and its error is below terms^2 epsilon of f32. So the
+/// rounded result may be off by another half step of bf16.
 template <typename Program>
 void rounds_once(const char* name, Program&& program, double terms = 0) {
     CAPTURE(name);
@@ -406,8 +406,7 @@ TEST_CASE("Memory around operands in bf16 stays as it is", kTags) {
     Trial t(DType::bf16);
     const Tensor flat = t.in("flat", {24});
     const HostTensor before = t->download(flat);
-    // Two operands side by side in one storage, and one operand that is both source and
-    // result.
+    // Two operands side by side in one storage. Later one operand is source and result.
     t->add(flat.slice(8, 4), flat.slice(12, 4));
     t->add(flat.slice(16, 4), flat.slice(16, 4));
     const HostTensor after = t->download(flat);

@@ -6,8 +6,8 @@
 
 namespace lockstep::test {
 
-/// Checks the softmax of x (…, m, n), by its definition, over what each query sees. What
-/// it does not see is first made NaN and infinite, and must not be read.
+/// Checks the softmax of x (…, m, n) over the keys that each query sees, by its
+/// definition. The other elements are first made NaN and infinite; they must not be read.
 inline void check_causal_softmax(Bench& bench, HostTensor x,
                                  const SoftmaxOptions& options) {
     const Shape& shape = x.shape();
@@ -55,14 +55,14 @@ TEST_CASE("A causal softmax compares tokens, in any order of sharding", kTags) {
     for (std::int64_t rank = 0; rank < tokens.ranks; ++rank) {
         CAPTURE(rank);
         const TokenRows own = tokens.of_rank(rank);
-        // With all ranks' keys, gathered; then with one rank's.
+        // With the gathered keys of all ranks, then with one rank's keys.
         check_causal_softmax(bench, random_values({2, 22, 66}, dtype, "all", -9, 9),
                              {true, own, tokens});
         for (std::int64_t other = 0; other < tokens.ranks; ++other)
             check_causal_softmax(bench, random_values({22, 22}, dtype, "one", -9, 9),
                                  {true, own, tokens.of_rank(other)});
     }
-    // Rows that begin in one rank's share and end in the next; keys in another order.
+    // Rows cross from one rank's share to the next, and keys are in another order.
     TokenRows part = tokens;
     part.first = 17;
     check_causal_softmax(bench, random_values({40, 20}, dtype, "part", -9, 9),

@@ -1,7 +1,7 @@
 #pragma once
 
-// The contract of the Device of every backend: operations are compared with their
-// definitions, written out in f64. A backend's test program defines, in one of its files:
+// The contract of every backend's Device. It compares operations with their definitions,
+// which are written out in f64. A backend's test program defines, in one of its files:
 //
 //     namespace lockstep::test {
 //     const char* const kTags = "[sim][device]";
@@ -9,8 +9,8 @@
 //     const bool kProductsOfBf16InOrder = true;
 //     }
 //
-// and gets the tests of the headers that it includes. Sizes are odd on purpose: below, at
-// and beyond the width of vectors, of a product's blocks and of a warp.
+// and gets the tests of the headers that it includes. Sizes are odd on purpose. They are
+// below, at and beyond the width of vectors, of a product's blocks and of a warp.
 
 #include "tests/device/activation_contract.hpp"
 #include "tests/device/attention_contract.hpp"

@@ -6,13 +6,13 @@
 
 namespace lockstep::test {
 
-/// The size of an attention: m queries and n keys, the heads of one operand, perhaps
-/// fewer heads of the other, and columns before and behind the heads' own columns.
+/// The size of an attention: m queries, n keys, `heads` heads of one operand and `few`
+/// heads of the other, and the columns before and behind the heads.
 struct HeadCase {
     std::int64_t m, n, batches, heads, few, width;
     std::int64_t before = 0, behind = 0;
 
-    /// Returns which of the few heads serves head `head` of all heads.
+    /// Returns which of the few heads serves head `head`.
     std::int64_t serving(std::int64_t head) const { return head / (heads / few); }
 };
 
@@ -42,8 +42,8 @@ struct HeadOperand {
         return values.at(place(batch, head, row, column));
     }
     /// Calls `f(batch, head, row, column)` for each element in the order of memory. Head
-    /// -1 means the columns before and behind the heads; they are counted from the
-    /// tensor's first.
+    /// -1 stands for the columns before and behind the heads; their numbers count from
+    /// the tensor's first column.
     template <typename F>
     void each_element(F&& f) const {
         for (std::int64_t row = 0; row < view.rows(); ++row)

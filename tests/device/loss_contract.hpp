@@ -6,7 +6,7 @@
 
 namespace lockstep::test {
 
-/// log(softmax(row)), relative to the largest element.
+/// log(softmax(row)), computed relative to the row's largest element.
 struct LogSoftmax {
     double most = -INFINITY;
     double log_sum = 0;
@@ -48,8 +48,8 @@ TEST_CASE("Softmax and cross entropy equal their definitions, for logits of any 
         const double whole = reference.most + reference.log_sum;
         sums.add(whole, std::abs(whole) + std::abs(reference.log_sum) + 1, size);
         for (std::int64_t j = 0; j < columns; ++j) {
-            // An exponent e has a rounding error of |e| epsilon, which is the power's
-            // relative error.
+            // An exponent e has a rounding error of |e| epsilon. This is the relative
+            // error of the power.
             const double exponent = reference.log_probability(x.at(i * columns + j));
             const double p = std::exp(exponent);
             const double off = p * (2 + std::abs(exponent));

@@ -7,8 +7,7 @@
 
 namespace lockstep::test {
 
-/// Returns op(a) (m, k) times op(b) (k, n), element by element, added to `before` if
-/// given.
+/// Returns op(a) (m, k) times op(b) (k, n), element by element; adds `before` if given.
 inline Expected product(const HostTensor& a, const HostTensor& b,
                         const MatmulOptions& options,
                         const HostTensor* before = nullptr) {
@@ -77,7 +76,7 @@ TEST_CASE("A product of tensors takes leading dimensions as rows and keeps them"
         bench->matmul(bench->upload(x), bench->upload(w), {.transpose_b = true});
     REQUIRE(y.shape() == Shape{2, 3, 5});
     product(x, w, {.transpose_b = true}).check(bench->download(y.reshaped({6, 5})));
-    // The gradient of w: both operands are matrices of 6 rows.
+    // The gradient of w: both operands become matrices of 6 rows.
     const Tensor dw = bench->matmul(y, bench->upload(x), {.transpose_a = true});
     REQUIRE(dw.shape() == Shape{5, 4});
 }
@@ -109,7 +108,7 @@ TEST_CASE("A product over no columns is zero, and a product without rows is empt
             0);
 }
 
-/// Returns lists of groups' rows; some groups have none.
+/// Returns lists of the groups' numbers of rows; some groups have no rows.
 inline std::vector<std::vector<std::int64_t>> trial_groups() {
     return {{5}, {0}, {1, 2}, {3, 0, 4}, {0, 0, 7, 0}, {33, 1, 0, 64, 2, 0}};
 }
@@ -130,7 +129,7 @@ TEST_CASE("Each group of rows is multiplied by its own matrix", kTags) {
     const Tensor to = bench->upload(before);
     const MatmulOptions options{.transpose_b = transposed, .accumulate = accumulates};
     bench->grouped_matmul(to, bench->upload(a), bench->upload(b), rows, options);
-    // Each group's product is the same as by a call for that group only.
+    // Each group's product equals that of a call for only this group.
     const Tensor by_hand = bench->upload(before);
     for (std::int64_t group = 0, from = 0; group < groups; ++group) {
         const std::int64_t count = rows[static_cast<std::size_t>(group)];
@@ -237,8 +236,8 @@ inline double column_product(const HostTensor& a, std::int64_t i, const HostTens
     return sum;
 }
 
-/// Checks that the product of a column of x with itself is 1, and with another column 0,
-/// except for the columns that are expected to be zeros.
+/// Checks that a column of x times itself is 1, and times another column 0. Products with
+/// the columns `zeros` must be 0.
 inline void check_orthonormal(const HostTensor& x,
                               const std::vector<std::int64_t>& zeros = {}) {
     const double most = x.dtype() == DType::f64 ? 1e-12 : 2e-6;
@@ -255,8 +254,8 @@ inline void check_orthonormal(const HostTensor& x,
         }
 }
 
-/// Checks that column j of `before` is a sum of columns 0 to j of x. These are
-/// orthonormal, or zeros.
+/// Checks that column j of `before` is a sum of columns 0 to j of x. The columns of x are
+/// orthonormal, or zero.
 inline void check_span(const HostTensor& x, const HostTensor& before) {
     const double most = x.dtype() == DType::f64 ? 1e-12 : 4e-6;
     const std::int64_t columns = x.shape().columns();

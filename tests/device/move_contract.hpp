@@ -8,7 +8,7 @@ namespace lockstep::test {
 
 inline const std::vector<std::int64_t> kCounts = {0, 1, 7, 16, 17, 100, 1023, 4099};
 
-/// Returns whole numbers in any dtype, so that results are exact.
+/// Returns values that are whole numbers in any dtype, so that results are exact.
 inline HostTensor whole_values(Shape shape, DType dtype, const std::string& name) {
     HostTensor values = random_values(shape, DType::f64, name, -9, 9);
     for (std::int64_t i = 0; i < values.elements(); ++i)
@@ -259,7 +259,7 @@ TEST_CASE("A communicator's moves work between devices, and on empty tensors", k
     bench->transfer_combine(nothing, nothing, Reduction::sum);
     bench->transfer_scale(nothing, 2);
     REQUIRE(bench.monitor.operations.size() ==
-            1);  // the zeros: transfers are not charged
+            1);  // only the zeros, because transfers cost nothing
 }
 
 }  // namespace lockstep::test

@@ -94,7 +94,7 @@ TEST_CASE("Layer norm and its gradients equal their definitions", kTags) {
 }
 
 TEST_CASE("Layer norm of a large offset keeps its digits", kTags) {
-    // E[x^2] - E[x]^2 would lose all digits: (1000 + d)^2 needs 12 digits and f32 has 7.
+    // E[x^2] - E[x]^2 loses all digits: (1000 + d)^2 needs 12 digits and f32 has 7.
     Bench bench;
     HostTensor x({1, 64}, DType::f32);
     for (std::int64_t j = 0; j < 64; ++j)

@@ -4,7 +4,7 @@
 
 namespace lockstep::test {
 
-/// Runs the backward in these blocks of keys, each time from the same gradients.
+/// Runs the backward in each list of blocks, always with the same first gradients.
 inline void check_backward(Bench& bench, const AttentionOperands& operands,
                            const AttentionOptions& options,
                            const std::vector<std::vector<KeyBlock>>& ways) {
@@ -108,7 +108,7 @@ TEST_CASE("A query that sees no key has no gradient, nor has a key that none see
     CAPTURE(text_of(type));
     Bench bench;
     const AttentionOperands operands(bench, {70, 40, 1, 2, 1, type.width}, type.dtype);
-    // Query i sees keys [0, i - 66]: the first 66 queries see none, and no query sees
+    // Query i sees keys [0, i - 66]: the first 66 queries see no key, and no query sees
     // keys 4 and up.
     AttentionOptions options{1, true};
     options.keys.first = 66;
@@ -160,7 +160,7 @@ TEST_CASE("Gradients of queries, keys and values may be columns of one tensor", 
     same(gradients.values, backward.dv);
 }
 
-/// Returns the sum of dy y, with attention computed from the beginning.
+/// Returns the sum of dy y. Computes attention anew.
 inline double attention_loss(Bench& bench, const AttentionOperands& operands,
                              const AttentionOptions& options, const HeadOperand& dy) {
     const Attended attended(bench, operands.heads(), options,
@@ -197,8 +197,8 @@ TEST_CASE("Attention's gradients equal finite differences", kTags) {
                 bench->upload_into(operand.view.tensor, moved);
                 return attention_loss(bench, operands, options, backward.dy);
             };
-            // The error is step^4 / 30 times the fifth derivative, which is about 100 at
-            // most for scores below 3, and roundings of 1e-15 / step: 1e-11.
+            // The error is step^4 / 30 times the fifth derivative (at most about 100 for
+            // scores below 3), plus roundings of 1e-15 / step: together 1e-11.
             const double step = 1e-3;
             const double slope = (8 * (loss_at(step) - loss_at(-step)) -
                                   (loss_at(2 * step) - loss_at(-2 * step))) /

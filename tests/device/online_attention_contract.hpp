@@ -38,7 +38,7 @@ TEST_CASE("Causal attention compares tokens, in any order of sharding", kTags) {
         const AttentionOperands operands(bench, {dealt.m, dealt.n, 1, 2, 1, 5}, dtype);
         const AttentionOptions options{0.5, true, dealt.queries, dealt.keys};
         const AttentionDefinition definition(operands, options);
-        // Rank by rank, as keys arrive along a ring; and all at once.
+        // Rank by rank, as keys arrive around a ring, then all at once.
         for (const auto& blocks :
              {blocks_of(dealt.n, 22), blocks_of(dealt.n, 22, BlockOrder::falling),
               blocks_of(dealt.n, 15, BlockOrder::inside_out),
@@ -95,8 +95,8 @@ TEST_CASE("A query that sees no key has attention 0 and log-sum-exp -infinity", 
     CAPTURE(text_of(type));
     Bench bench;
     const AttentionOperands operands(bench, {70, 40, 1, 2, 1, type.width}, type.dtype);
-    // Query i sees keys [0, i - 66]: none up to query 65, both in blocks that other
-    // queries see and in blocks that no query sees.
+    // Query i sees keys [0, i - 66]. Queries up to 65 see none, neither in blocks that
+    // other queries see nor in blocks that no query sees.
     AttentionOptions options{1, true};
     options.keys.first = 66;
     const AttentionDefinition definition(operands, options);

@@ -6,18 +6,18 @@
 
 namespace lockstep::test {
 
-/// Sequences on pages in no particular order, and the rows of a pass: the last tokens of
-/// each sequence.
+/// Sequences on pages that are in no particular order. The rows of a pass are the last
+/// tokens of each sequence.
 struct PagedCase {
     std::int64_t heads, few, width, value_width;
     std::int64_t of_page = 4;
-    /// For each sequence, the tokens before the pass and in it.
+    /// Each sequence's number of tokens before the pass, and in the pass.
     std::vector<std::pair<std::int64_t, std::int64_t>> sequences{{0, 5}, {7, 1}, {3, 0},
                                                                  {4, 4}, {0, 1}, {40, 3}};
     std::int64_t before = 3;  ///< columns before the queries
 
-    /// Returns pages for all sequences. The sequences get pages in turns, so that no
-    /// sequence's pages are neighbours.
+    /// Returns pages for all sequences. Sequences take turns in getting a page, so no two
+    /// pages of one sequence are neighbours.
     PagedTokensRef tokens() const {
         PagedTokens tokens;
         for (const auto& [first, count] : sequences)
@@ -68,7 +68,7 @@ struct PagedPass {
           values{on_pages, test_case.few, test_case.value_width,
                  test_case.few * test_case.width} {}
 
-    /// Returns number `column` of a token's entry on the pages.
+    /// Returns number `column` of the entry that the pages have for a token.
     double stored(const PagedSequence& sequence, std::int64_t token,
                   std::int64_t column) const {
         const auto page = static_cast<std::size_t>(token / test_case.of_page);
@@ -77,7 +77,7 @@ struct PagedPass {
                 test_case.columns() +
             column);
     }
-    /// Expects y of one head for a row with this token, by definition.
+    /// Expects the definition's y of one head for a row with this token.
     void expect(Expected& expected, const PagedSequence& sequence, std::int64_t row,
                 std::int64_t token, std::int64_t head, double factor) const {
         const std::int64_t serving = head / (test_case.heads / test_case.few);
@@ -152,8 +152,8 @@ TEST_CASE("A row's attention has the same bits on other pages, and beside other 
         const PagedPass all(bench, test_case, dtype);
         const HostTensor y = bench->download(
             bench->attend_pages({all.queries, all.keys, all.values}, all.tokens, 0.5));
-        // The same keys, but each sequence has pages of another size in reverse order;
-        // and one row at a time.
+        // The keys are the same, but the pages of each sequence have another size and are
+        // in reverse order. One row is computed at a time.
         test_case.of_page = test_case.of_page == 4 ? 7 : 4;
         const Tensor other = bench->zeros(
             {test_case.pages(), test_case.of_page, test_case.columns()}, dtype);
@@ -190,7 +190,7 @@ TEST_CASE("A row's attention has the same bits on other pages, and beside other 
 TEST_CASE("A second term of scores is more columns of queries and keys", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
-    // 40 columns are scored at once, or 8 and 32 of them one after the other.
+    // All 40 columns are scored at once, or first 8 and then 32.
     const PagedCase test_case{4, 1, 40, 8};
     const PagedPass pass(bench, test_case, dtype);
     const HostTensor whole = bench->download(

@@ -58,7 +58,7 @@ TEST_CASE("Random values of some columns equal those columns of the whole, bit b
     bench->random_uniform(whole, stream, -1, 1);
     bench->random_uniform(part, stream, -1, 1, place);
     same();
-    // Rows further apart in the whole than in the part: every second row.
+    // The part's rows are every second row of the whole.
     bench->random_uniform(part, stream, -1, 1, {from, 20});
     const HostTensor values = bench->download(whole);
     for (std::int64_t i = 0; i < part.elements(); ++i)

@@ -21,7 +21,7 @@ inline std::vector<RotatedRows> rotated_rows() {
             {{TokenOrder::zigzag, 2, 4, 2}, {6, 7, 2, 3}}};
 }
 
-/// Four tokens, with heads whose halves are less than a vector, one vector, and more.
+/// Four tokens. Half a head is smaller than a vector, equal to a vector, or larger.
 inline std::vector<HeadCase> rotated_heads() {
     return {{4, 4, 1, 1, 1, 2},
             {4, 4, 2, 3, 3, 6, 5, 1},
@@ -88,7 +88,7 @@ TEST_CASE("Rows are rotated to the positions that the device gets", kTags) {
         const HostTensor before = HostTensor(x.values).reshaped(flat);
         for (std::int64_t i = 0; i < test_case.m; ++i)
             for (std::int64_t b = 0; b < test_case.batches; ++b) {
-                // Only this row, with its position given as a number.
+                // This row, rotated separately with its position as a number.
                 const std::int64_t row = i * test_case.batches + b;
                 const Tensor alone = bench->upload(before.rows(row, 1));
                 const Heads heads{alone, test_case.heads, test_case.width,

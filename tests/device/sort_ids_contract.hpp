@@ -9,8 +9,8 @@
 
 namespace lockstep::test {
 
-/// Checks that the order is that of std::stable_sort, and that rows and counts follow
-/// from it.
+/// Checks that the order is that of std::stable_sort, and that rows and counts fit this
+/// order.
 inline void sorts(Bench& bench, const HostTensor& ids, std::int64_t bound,
                   bool by_columns) {
     const std::int64_t places = ids.elements();
@@ -34,7 +34,7 @@ inline void sorts(Bench& bench, const HostTensor& ids, std::int64_t bound,
     const Tensor got_order = bench->empty(order.shape(), DType::i32);
     const Tensor got_rows = bench->empty(rows.shape(), DType::i32);
     const Tensor got_counts = bench->empty(counts.shape(), DType::i32);
-    // Counts may have any value before.
+    // The old values of the counts must not matter.
     bench->fill(got_counts, 7);
     bench->sort_ids(got_order, got_rows, got_counts, bench->upload(ids), by_columns);
     REQUIRE(bench->download(got_order) == order);
@@ -51,7 +51,7 @@ TEST_CASE("Ids are sorted, and equal ones keep their order", kTags) {
     CAPTURE(shape.text(), bound, by_columns);
     Bench bench;
     sorts(bench, random_indices(shape, bound, "ids"), bound, by_columns);
-    // No id is in the lower half.
+    // All ids are in the upper half.
     HostTensor upper = random_indices(shape, bound - bound / 2, "upper");
     for (std::int64_t i = 0; i < upper.elements(); ++i)
         upper.set(i, upper.at(i) + static_cast<double>(bound / 2));

@@ -16,12 +16,12 @@
 
 namespace lockstep::test {
 
-/// The tags of a contract's tests, and a device of the backend under test. A program that
+/// The tags of a contract's tests, and a device of the tested backend. A program that
 /// includes a contract must define both.
 extern const char* const kTags;
 std::unique_ptr<Device> make_device(int index, DeviceMonitor& monitor);
 /// True if the backend adds up products of bf16 matrices in the same order as those of
-/// f32. A program that includes tests/device/bf16_contract.hpp must define it.
+/// f32. A program that includes tests/device/bf16_contract.hpp must define this constant.
 extern const bool kProductsOfBf16InOrder;
 
 /// One device and its monitor.
@@ -34,7 +34,7 @@ struct Bench {
     std::unique_ptr<Device> device = make_device(0, monitor);
 };
 
-/// Returns the epsilon of the type that is computed in.
+/// Returns the epsilon of the type in which results of this type are computed.
 inline double epsilon_of(DType dtype) {
     return computed_in(dtype) == DType::f32
                ? double{std::numeric_limits<float>::epsilon()}
@@ -64,14 +64,14 @@ inline HostTensor random_indices(Shape shape, std::int64_t bound,
     return random_values(shape, DType::i32, name, 0, static_cast<double>(bound));
 }
 
-/// The results that an operation should give, in f64, with their error bounds. A sum of K
-/// terms in random order has an error of about sqrt(K) epsilon times its size; the bound
-/// is 4 times that. A bf16 result is rounded once more.
+/// The expected results of an operation, in f64, with error bounds. A sum of K terms in
+/// random order has an error of about sqrt(K) epsilon times its size; the bound is 4
+/// times this error. A bf16 result is rounded once more.
 class Expected {
   public:
     Expected(Shape shape, DType dtype) : shape_(shape), dtype_(dtype) {}
 
-    /// Adds the next value; its error is that of `roundings` roundings of `size`.
+    /// Adds the next value. Its error is that of rounding `size`, `roundings` times.
     void add(double value, double size, double roundings = 1) {
         values_.push_back(value);
         const double bound =
@@ -89,7 +89,7 @@ class Expected {
         for (std::int64_t i = 0; i < got.elements(); ++i) {
             const double value = values_[static_cast<std::size_t>(i)];
             const double bound = bounds_[static_cast<std::size_t>(i)];
-            // Infinities must be exact.
+            // Infinities must be equal.
             const double off = got.at(i) == value ? 0 : std::abs(got.at(i) - value);
             if (!(off <= bound))
                 FAIL(fmt::format(
@@ -106,7 +106,7 @@ class Expected {
     std::vector<double> bounds_;
 };
 
-/// A sum by its definition, and the size of its terms.
+/// A sum by its definition, with the squares of its terms.
 struct Sum {
     double value = 0;
     double squares = 0;
@@ -125,7 +125,7 @@ struct Sum {
     }
 };
 
-/// Checks that `call` throws a UsageError that says `sentence`, after naming this file.
+/// Checks that `call` throws a UsageError that names this file, then says `sentence`.
 template <typename Call>
 void refuses(const std::string& sentence, Call&& call) {
     try {

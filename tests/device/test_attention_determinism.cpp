@@ -24,8 +24,8 @@ OnlineAttention attended(Bench& bench, const Heads& queries, const Heads& keys,
     return state;
 }
 
-/// Returns the gradients of queries, keys and values, one behind the other. The keys
-/// serve as values, and y serves as its own gradient.
+/// Returns the gradients of queries, keys and values, one behind the other. The keys are
+/// also the values, and y is also its gradient.
 Tensor attention_gradients(Bench& bench, const Heads& queries, const Heads& keys,
                            const AttentionOptions& options) {
     const OnlineAttention state = attended(bench, queries, keys, options, keys.rows());
@@ -57,11 +57,11 @@ TEST_CASE("Heads overlap if they may share an element", "[device][attention]") {
     CHECK_FALSE(middle.meets(left));
     CHECK(across.meets(left));
     CHECK(middle.meets(across));
-    // Rows of another tensor; and rows of the same tensor, further down.
+    // First rows of another tensor, then rows further down in the same tensor.
     CHECK_FALSE(left.meets({bench->empty({5, 2, 12}, DType::f32), 2, 2, 0}));
     CHECK_FALSE(left.meets({packed.rows(2, 3), 2, 2, 4}));
     CHECK(left.meets({packed.rows(2, 3), 2, 2, 0}));
-    // Rows that begin in the middle of the other operand's rows.
+    // These rows begin inside rows of the other operand.
     const Tensor flat = bench->empty({160}, DType::f32);
     const Heads here{flat.slice(0, 120).reshaped({5, 2, 12}), 1, 4, 0};
     const auto from = [&](std::int64_t element) {
@@ -72,7 +72,7 @@ TEST_CASE("Heads overlap if they may share an element", "[device][attention]") {
     CHECK_FALSE(from(8).meets(here));
     CHECK_FALSE(here.meets(from(4)));
     CHECK(here.meets(from(3)));
-    // Columns cannot be compared if the rows have other lengths.
+    // Rows of different lengths are assumed to meet.
     CHECK(left.meets({packed.reshaped({10, 2, 6}), 1, 2, 4}));
 }
 

@@ -1,6 +1,6 @@
 #include "tests/device/support.hpp"
 
-// Refusals about heads and online attention; see test_errors.cpp.
+// Error messages about heads and online attention; see test_errors.cpp.
 
 namespace lockstep::test {
 
@@ -68,7 +68,7 @@ struct Fitting {
     AttentionOptions options{};
 };
 
-/// Checks the sentence with which attend and its backward refuse a wrong choice of heads.
+/// Checks the message with which attend and its backward refuse a wrong choice of heads.
 template <typename Change>
 void both_refuse(const std::string& sentence, Change&& change) {
     Fitting fitting;

@@ -10,7 +10,7 @@ namespace lockstep::test {
 
 namespace {
 
-/// Returns the bf16 nearest to `value`, by trying all: Bf16 must give the same.
+/// Returns the bf16 nearest to `value`, by trying all numbers; Bf16 must give the same.
 std::uint16_t nearest(double value) {
     std::uint16_t best = 0;
     double distance = std::numeric_limits<double>::infinity();

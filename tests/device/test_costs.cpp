@@ -2,7 +2,7 @@
 #include "tests/device/support.hpp"
 #include "tests/refusal.hpp"
 
-// What the monitor is told. It is the same for all backends, with and without numbers.
+// What the monitor is told. This is the same for all backends, with and without numbers.
 
 // Products of small literals do not overflow.
 // NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result)
@@ -208,7 +208,7 @@ TEST_CASE("Attention over pages costs the pairs that rows see, and each key once
     Bench bench(numbers);
     const Tensor pages = bench->zeros({9, 4, 15}, dtype);
     const Tensor x = bench->zeros({6, 1, 27}, dtype);
-    // Three rows with tokens 5, 6, 7; two with 0 and 1; none; one with 3.
+    // Three rows with tokens 5, 6, 7; two rows with 0 and 1; no row; one row with 3.
     const auto tokens = std::make_shared<const PagedTokens>(
         PagedTokens{{{5, 3, {1, 0}}, {0, 2, {8}}, {2, 0, {}}, {3, 1, {4}}}});
     REQUIRE(tokens->rows() == 6);
@@ -223,8 +223,8 @@ TEST_CASE("Attention over pages costs the pairs that rows see, and each key once
     REQUIRE(y.shape() == Shape{6, 1, 16});
     costs(bench, "attend_pages", 28 * 4 * (2 * 3 + 2 * 4 + 12),
           (6 * 12 + 14 * 2 * 3 + 14 * 2 * 4 + 6 * 16) * e);
-    // Values that are columns of the keys are read with the keys. A second term of the
-    // scores has its own queries and keys.
+    // If the values are columns of the keys, they are read with the keys. The scores'
+    // second term has its own queries and keys.
     bench->attend_pages({{x, 4, 4, 0}, {pages, 1, 4, 0}, {pages, 1, 3, 0}},
                         {{x, 4, 2, 16}, {pages, 1, 2, 4}}, tokens);
     costs(bench, "attend_pages", 28 * 4 * (2 * 4 + 2 * 2 + 2 * 3 + 12),
@@ -274,7 +274,7 @@ TEST_CASE("Online attention costs the pairs that are seen, and its heads' column
     const OnlineAttention state = bench->begin_attention(heads.queries);
     costs(bench, "fill", 0, all * m * e);
     REQUIRE(bench.monitor.operations.size() == 3 + 3);
-    // Two ranks share twelve tokens in zigzag order; the six of either rank see 39.
+    // Two ranks share twelve tokens in zigzag order. Each rank's queries make 39 pairs.
     const TokenRows zigzag{TokenOrder::zigzag, 2, 6, 0};
     const AttentionOptions causal{1, true, zigzag.of_rank(1), zigzag};
     const std::int64_t of_queries = all * m * width * e, of_rows = all * m * e;
@@ -344,7 +344,7 @@ TEST_CASE("An embedding costs the rows it reads, not the table", "[sim][device]"
     costs(bench, "embedding", 0, 3 * 4 + 2 * 3 * 8 * 4);
     bench->embedding_backward(table, ids, rows);
     costs(bench, "embedding_backward", 3 * 8, 3 * 4 + 3 * 3 * 8 * 4);
-    // A shard writes all rows: its own rows, or zeros.
+    // A shard writes all rows: its own entries, and zeros for the others.
     bench->embedding(table, ids, {2000, 5000});
     costs(bench, "embedding", 0, 3 * 4 + 2 * 3 * 8 * 4);
 }
@@ -388,7 +388,7 @@ TEST_CASE("A grouped product costs its products, but only one launch", "[sim][de
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t e = bytes_of(dtype);
     Bench bench;
-    // Four matrices. The third group has no rows, so the third matrix is not read.
+    // The third group has no rows, so the third of the four matrices is not read.
     const std::vector<std::int64_t> rows{3, 1, 0, 6};
     const Tensor a = bench->zeros({10, 8}, dtype), y = bench->zeros({10, 5}, dtype);
     const Tensor b = bench->zeros({4 * 8, 5}, dtype);
@@ -430,7 +430,7 @@ TEST_CASE("A run of shapes only has shapes, memory and costs, but no data",
     const Tensor targets = bench->empty({3}, DType::i32);
     REQUIRE(bench->cross_entropy(x, targets).shape() == Shape{3});
 
-    // A plan of shapes may use bf16.
+    // On a device without numbers, shapes may be bf16.
     const Tensor half = bench->zeros({8, 4}, DType::bf16);
     bench->add(half, bench->gelu(bench->matmul(half, half.rows(0, 4))));
     costs(bench, "add", 64, 3 * 64);
@@ -449,7 +449,7 @@ TEST_CASE("A download from a run of shapes only is refused as a size",
     const auto is_explained = says(
         "; a run that computes shapes only has no numbers to download: use route(), or "
         "ask Device::has_numbers()");
-    // The count itself, and numbers that programs compute from it.
+    // The size is the count or a number that programs compute from it.
     for (const std::int64_t size : {count, 2 * count, 128 * count + 3, count / 8}) {
         CHECK_THAT(refusal([&] {
                        (void)bench->empty({size, 4}, DType::f32);

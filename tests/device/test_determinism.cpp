@@ -1,6 +1,6 @@
 #include "tests/device/anywhere.hpp"
 
-// Virtual devices promise more than a GPU: the same bits at any address of the operands.
+// Virtual devices promise more than a GPU: the bits are the same at any address.
 
 namespace lockstep::test {
 
@@ -189,7 +189,7 @@ TEST_CASE(
         REQUIRE(bench->download(bench->tanh(shard)) == tanh.rows(begin, 5));
         REQUIRE(bench->download(bench->gelu(shard)) == gelu.rows(begin, 5));
     }
-    // A shard has five of the 50 gates, and the five columns that they gate.
+    // A shard has five of the 50 gates and the five columns of these gates.
     const Tensor gated = whole.rows(0, 100).reshaped({1, 100});
     const Tensor shard = bench->empty({1, 10}, dtype);
     const HostTensor swiglu = bench->download(bench->swiglu(gated).flat());

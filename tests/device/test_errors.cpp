@@ -1,6 +1,6 @@
 #include "tests/device/support.hpp"
 
-// Device's refusals are written once for all backends, so one backend is tested here.
+// Device's error messages are written once for all backends, so one backend is tested.
 
 namespace lockstep::test {
 

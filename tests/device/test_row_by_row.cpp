@@ -7,14 +7,14 @@
 #include "tests/catch.hpp"
 #include "tests/device/plain_monitor.hpp"
 
-// The products of the simulator and of the emulator are always row by row. So these tests
-// need a device that records the options of each call.
+// The simulator and the emulator always compute products row by row. So these tests need
+// a device that records the options of each call.
 
 namespace lockstep::test {
 
 namespace {
 
-/// Computes nothing, and keeps the options of the products that it is asked for.
+/// Computes nothing. Only records the options of each requested product.
 class AskedDevice final : public LocalDevice {
   public:
     explicit AskedDevice(DeviceMonitor& monitor) : LocalDevice(0, monitor) {}
@@ -48,7 +48,7 @@ TEST_CASE("Products within RowByRow are requested row by row") {
     {
         const RowByRow scope(device);
         device.matmul_into(c, a, a, {.transpose_b = true});
-        device.matmul_into(c, a, a, {.transpose_a = true});  // has no rows of its own
+        device.matmul_into(c, a, a, {.transpose_a = true});  // never row by row
     }
     device.matmul_into(c, a, a, {});
     std::vector<bool> row_by_row;

@@ -18,8 +18,8 @@ std::string text_of(const TokenRows& tokens) {
                        tokens.ranks, tokens.share, tokens.first);
 }
 
-/// Returns sequences sharded over a few ranks in every order, with an even number of
-/// tokens each.
+/// Returns sequences sharded over a few ranks, in every order. Ranks have an even number
+/// of tokens.
 std::vector<TokenRows> dealt_sequences(std::int64_t most_ranks, std::int64_t most_share) {
     std::vector<TokenRows> sequences;
     for (const TokenOrder order : kOrders)
@@ -81,7 +81,7 @@ TEST_CASE("Ranks have the tokens that the papers give them", "[device][tokens]")
         for (std::int64_t rank = 0; rank < ranks; ++rank)
             for (std::int64_t row = 0; row < share; ++row) {
                 const std::int64_t token = tokens.of_rank(rank)[row];
-                // Of 2 N stretches a rank has stretches i and 2 N - 1 - i (Llama 3,
+                // Of 2 N stretches, rank i has stretches i and 2 N - 1 - i (Llama 3,
                 // section 3.3.2).
                 const std::int64_t stretch = token / (share / 2);
                 if (tokens.order == TokenOrder::zigzag)
@@ -92,7 +92,7 @@ TEST_CASE("Ranks have the tokens that the papers give them", "[device][tokens]")
                     REQUIRE(token / share == rank);
             }
     }
-    // Written out: two ranks with four tokens each.
+    // The written-out order for two ranks with four tokens each.
     const TokenRows zigzag{TokenOrder::zigzag, 2, 4, 0};
     const std::int64_t tokens[] = {0, 1, 6, 7, 2, 3, 4, 5};
     for (std::int64_t row = 0; row < 8; ++row)
@@ -159,11 +159,11 @@ TEST_CASE("Zigzag order balances the work, striped order nearly, contiguous orde
         for (std::int64_t rank = 0; rank < ranks; ++rank) {
             const std::int64_t pairs = pairs_of_rank(tokens, rank);
             CAPTURE(rank, pairs);
-            // In contiguous order a rank sees all tokens before its own, and a triangle.
+            // In contiguous order a rank sees all earlier tokens, and half its own.
             if (tokens.order == TokenOrder::contiguous)
                 REQUIRE(pairs == rank * share * share + share * (share + 1) / 2);
-            // In striped order each token is one behind the same token of the rank
-            // before.
+            // In striped order each token is one behind the token in the same row of the
+            // rank before.
             if (tokens.order == TokenOrder::striped)
                 REQUIRE(pairs == pairs_of_rank(tokens, 0) + share * rank);
             if (tokens.order == TokenOrder::zigzag)

@@ -1,6 +1,6 @@
 #include "tests/device/support.hpp"
 
-// Refusals by the operations that transformers add; see test_errors.cpp.
+// Error messages of the operations that transformers add; see test_errors.cpp.
 
 namespace lockstep::test {
 

@@ -6,8 +6,8 @@
 
 namespace lockstep::test {
 
-/// Logits (rows, columns of all shards), sharded: shard k has the columns from k * extent
-/// on, with padding beyond the vocabulary.
+/// Sharded logits; the whole is (rows, columns). Shard k has the columns from k * extent
+/// on, and padding beyond the vocabulary.
 class DealtLogits {
   public:
     DealtLogits(Bench& bench, const HostTensor& logits, std::int64_t extent, int shards)
@@ -43,7 +43,7 @@ class DealtLogits {
                             Reduction::maximum);
         return most;
     }
-    /// Returns the result of an all-reduce of all shards' parts.
+    /// Returns the result of an all-reduce of the parts of all shards.
     Tensor parts(const Tensor& targets, const Tensor& most) const {
         const Tensor sums = bench_->zeros({2, rows_}, dtype_);
         for (int k = 0; k < count(); ++k)

@@ -1,5 +1,5 @@
 // F01: data parallelism. The first rank logs, so it reduces the loss before the
-// gradients; the others reduce it after.
+// gradients. The other ranks reduce the loss after the gradients.
 //
 // finds: F01
 // check: cheap

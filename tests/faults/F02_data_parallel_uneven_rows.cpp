@@ -1,5 +1,5 @@
-// F02: data parallelism. The number of ranks does not divide the rows, and rank 0 takes
-// the rows that are left over.
+// F02: data parallelism. The number of ranks does not divide the rows, and rank 0 also
+// gets the remaining rows.
 //
 // finds: F02
 // check: cheap

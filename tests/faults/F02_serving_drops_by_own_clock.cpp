@@ -1,6 +1,6 @@
-// F02: two ranks split the heads of a model that answers requests. Each rank drops
-// requests that have waited too long by its own clock. Rank 0 also sends the answers to
-// users, so its clock is later.
+// F02: two ranks split the heads of a model that answers requests. Each rank uses its own
+// clock to drop requests that have waited too long. Rank 0 also sends the answers to
+// users, so its clock shows a later time.
 //
 // finds: F02
 // check: cheap

@@ -1,5 +1,5 @@
-// F02: a linear layer split by rows. Only one rank keeps the bias, and reduces its
-// gradient in the same bucket as the layer norm's.
+// F02: a linear layer split by rows. Only one rank has the bias. It reduces the bias's
+// gradient in one bucket with the layer norm's gradient.
 //
 // finds: F02
 // check: cheap

@@ -1,5 +1,5 @@
-// F02: ZeRO by hand over rows that the ranks do not divide. The last rank takes the rows
-// that are left over; instead all ranks should have equally many, with padding.
+// F02: ZeRO by hand over rows that the ranks do not divide. The last rank also gets the
+// remaining rows. Instead, all ranks should have an equal number of rows, with padding.
 //
 // finds: F02
 // check: cheap

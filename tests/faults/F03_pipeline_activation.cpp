@@ -1,4 +1,4 @@
-// F03: a pipeline whose first stage computes in 64 bits and sends the result as it is.
+// F03: a pipeline. Its first stage computes in 64 bits and sends the result in 64 bits.
 //
 // finds: F03
 // check: cheap

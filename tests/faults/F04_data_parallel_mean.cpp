@@ -1,4 +1,4 @@
-// F04: data parallelism by means. One rank's old program takes sums and divides them.
+// F04: data parallelism with means. One rank's old program takes sums and divides them.
 //
 // finds: F04
 // check: cheap

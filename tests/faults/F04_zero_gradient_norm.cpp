@@ -1,5 +1,5 @@
-// F04: sharded gradients (ZeRO) are clipped by their norm. Rank 0 asks for the maximum of
-// the parts, for its log, and not for their sum.
+// F04: sharded gradients (ZeRO) are clipped by their norm. For its log, rank 0 asks for
+// the maximum of the parts instead of their sum.
 //
 // finds: F04
 // check: cheap

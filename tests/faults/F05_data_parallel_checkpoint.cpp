@@ -1,4 +1,4 @@
-// F05: the rank that found a checkpoint on its disk assumes that all ranks know.
+// F05: one rank found a checkpoint on its disk, and assumes that all ranks know this.
 //
 // finds: F05
 // check: cheap

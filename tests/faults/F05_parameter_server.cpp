@@ -1,4 +1,4 @@
-// F05: workers reduce their gradients to the server; worker 1 read an old list of hosts.
+// F05: workers reduce gradients to the server. Worker 1 read an old list of hosts.
 //
 // finds: F05
 // check: cheap

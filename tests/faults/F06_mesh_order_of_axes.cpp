@@ -1,6 +1,6 @@
-// F06: a GPT on a mesh of four axes. The node of rank 5 has an older settings file, with cp
-// before dp. Each group has the members that this rank expects, but its cp line is the other
-// ranks' dp line.
+// F06: a GPT on a mesh of four axes. The node of rank 5 has an older settings file, with
+// cp before dp. Rank 5's groups have the members that it expects, but its cp line is a dp
+// line for the other ranks.
 //
 // finds: F06
 // check: cheap

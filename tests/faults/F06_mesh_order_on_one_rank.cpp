@@ -1,5 +1,5 @@
 // F06: data and tensor parallelism. The rank that writes the log makes its
-// tensor-parallel group first; the others make it second.
+// tensor-parallel group first; the other ranks make it second.
 //
 // finds: F06
 // check: cheap

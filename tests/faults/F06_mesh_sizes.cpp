@@ -1,4 +1,4 @@
-// F06: a mesh of data and tensor parallelism; one node has an old setting of its sizes.
+// F06: a mesh of data and tensor parallelism. One node has old sizes of the axes.
 //
 // finds: F06
 // check: cheap

@@ -1,6 +1,6 @@
-// F07: data parallelism with buckets. A bucket is reduced as soon as it and all before it are
-// full; no flush ends a step. Rank 0's last batch has no pictures, so it skips the layer for
-// pictures: that bucket never fills on rank 0, and the buckets behind it never start.
+// F07: data parallelism with buckets, reduced in order as they fill. No flush ends a step.
+// Rank 0's last batch has no pictures, so it skips the layer for pictures. On rank 0 this
+// layer's bucket never fills, so the later buckets never start.
 //
 // finds: F07
 // check: cheap

@@ -1,4 +1,4 @@
-// F07: data parallelism. Rank 0 has one batch fewer than the others.
+// F07: data parallelism. Rank 0 has one batch fewer than the other ranks.
 //
 // finds: F07
 // check: cheap

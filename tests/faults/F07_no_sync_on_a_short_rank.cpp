@@ -1,6 +1,6 @@
-// F07: gradients are accumulated over micro-batches and reduced with the last, as PyTorch
-// does outside of no_sync. In the last step rank 0's data end one micro-batch earlier, so it
-// never reaches the micro-batch that reduces.
+// F07: gradients are accumulated over micro-batches. The last micro-batch reduces them,
+// as PyTorch does outside of no_sync. In the last step rank 0 has one micro-batch fewer,
+// so it never reaches the micro-batch that reduces.
 //
 // finds: F07
 // check: cheap

@@ -1,4 +1,4 @@
-// F07: only rank 0 saves the weights, but they are sharded over all ranks: the others
+// F07: only rank 0 saves the weights, which are sharded over all ranks. The other ranks
 // return before the gather.
 //
 // finds: F07

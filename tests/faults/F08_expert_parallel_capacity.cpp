@@ -1,5 +1,5 @@
-// F08: expert parallelism. One rank drops tokens beyond an expert's capacity after the
-// ranks have exchanged their counts.
+// F08: expert parallelism. The ranks exchange their counts. After that, one rank drops
+// tokens beyond an expert's capacity.
 //
 // finds: F08
 // check: cheap

@@ -1,5 +1,5 @@
-// F08: expert parallelism. Each rank takes its receive counts from its own row of the
-// table of tokens, not from its column.
+// F08: expert parallelism. Each rank reads its receive counts from its row of the table
+// of tokens, but should read them from its column.
 //
 // finds: F08
 // check: cheap

@@ -1,5 +1,5 @@
-// F09: workers push the gradients of weight and bias in one message; the server expects
-// only the weight's.
+// F09: workers push the gradients of weight and bias in one message. The server expects
+// only the gradient of the weight.
 //
 // finds: F09
 // check: cheap

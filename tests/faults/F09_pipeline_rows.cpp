@@ -1,4 +1,4 @@
-// F09: a pipeline. One stage was started with half the rows in a micro-batch.
+// F09: a pipeline. One stage was started with half the others' rows per micro-batch.
 //
 // finds: F09
 // check: cheap

@@ -1,4 +1,4 @@
-// F10: a parameter server answers all workers but one: its loop begins at 2.
+// F10: a parameter server answers all workers except one, because its loop begins at 2.
 //
 // finds: F10
 // check: cheap

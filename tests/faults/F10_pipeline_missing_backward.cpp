@@ -1,4 +1,4 @@
-// F10: a pipeline. The second stage takes itself for the first, so it sends no gradient
+// F10: a pipeline. The second stage thinks that it is the first, so it sends no gradient
 // back.
 //
 // finds: F10

@@ -1,4 +1,4 @@
-// F11: local SGD with gossip: neighbours exchange weights; both receive first.
+// F11: local SGD with gossip. Neighbours exchange weights, and both receive first.
 //
 // finds: F11
 // check: cheap

@@ -1,4 +1,4 @@
-// F11: a value moves around a ring: every rank sends first, and receives after that.
+// F11: a value moves around a ring. Every rank first sends and then receives.
 //
 // finds: F11
 // check: cheap

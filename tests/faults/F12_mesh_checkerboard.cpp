@@ -1,5 +1,5 @@
-// F12: a 2-D mesh whose ranks reduce along rows and columns at the same time. Every
-// second rank does so in the other order.
+// F12: on a 2-D mesh, ranks reduce along rows and columns at the same time. Every second
+// rank uses the opposite order.
 //
 // finds: F12
 // check: full

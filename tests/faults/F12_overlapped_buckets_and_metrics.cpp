@@ -1,5 +1,5 @@
-// F12: data parallelism with overlapped buckets, which have their own communicator. The
-// rank that logs reduces its loss first; the others reduce it last.
+// F12: data parallelism with overlapped buckets on a separate communicator. The rank that
+// logs reduces its loss first. The other ranks reduce their losses last.
 //
 // finds: F12
 // check: full

@@ -1,5 +1,5 @@
-// F12: a pipeline of two stages with a communicator for each direction. The second stage asks for
-// the next activation before it answers; the first stage first waits for the answer.
+// F12: a pipeline of two stages, with a communicator for each direction. The second stage
+// asks for the next activation before it answers. The first stage wants the answer first.
 //
 // finds: F12
 // check: full

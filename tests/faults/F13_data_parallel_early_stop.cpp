@@ -1,4 +1,4 @@
-// F13: each rank stops when its own loss is low enough. Rank 0's is first.
+// F13: each rank stops when its own loss is low enough. Rank 0 stops first.
 //
 // finds: F13
 // check: cheap

@@ -1,5 +1,5 @@
-// F13: in every other step the rank that logs also reduces the validation loss; the
-// others do not.
+// F13: in every second step the rank that logs also reduces the validation loss. The
+// other ranks do not.
 //
 // finds: F13
 // check: cheap

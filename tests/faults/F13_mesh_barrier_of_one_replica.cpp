@@ -1,5 +1,5 @@
-// F13: a GPT on a mesh. Before the second step one replica writes a checkpoint and calls the
-// barrier of a plane that also contains the other replica. The other replica continues.
+// F13: a GPT on a mesh. Before the second step one replica writes a checkpoint and waits
+// in a barrier. Its plane also contains the other replica, which continues without it.
 //
 // finds: F13
 // check: cheap

@@ -1,5 +1,5 @@
-// F13: a GPT on a mesh. Before the second step only the ranks of the first stage wait for one
-// another. They make their plane there, but all ranks of the mesh must take part in that.
+// F13: a GPT on a mesh. Before the second step only the ranks of the first stage wait for
+// one another. They make their plane at that point, but all ranks must make it.
 //
 // finds: F13
 // check: cheap

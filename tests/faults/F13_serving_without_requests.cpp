@@ -24,7 +24,7 @@ void program(Rank& rank) {
                               with_cache(expert_parallel({}, mesh, {"ep"}), cache));
     PagePool pool(16, 4);
     Batcher batcher(pool, {});
-    // Rank 0 has less to do than the others, so it ends earlier.
+    // Rank 0 has less to do than the other ranks, so it ends earlier.
     batcher.add({0, 0, {1, 2, 3}, rank.index() == 0 ? 2 : 4, {}});
     const auto anybody_works = [&] {
         const Tensor works = device.zeros({1}, DType::f32);

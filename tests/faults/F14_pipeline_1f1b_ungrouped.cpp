@@ -1,5 +1,5 @@
-// F14: one forward, one backward. Two neighbouring stages send to each other, and each
-// send waits for the other, because they are not in one group.
+// F14: one forward, one backward. Two neighbouring stages send to each other. The sends
+// are not in one group, so each waits for the other.
 //
 // finds: F14
 // check: cheap

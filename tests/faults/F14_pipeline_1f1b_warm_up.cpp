@@ -1,5 +1,5 @@
-// F14: one forward, one backward, with sends and receives in groups. The first stage is only
-// one micro-batch ahead, but the second expects more before its first backward.
+// F14: one forward, one backward, with sends and receives in groups. The first stage is
+// only one micro-batch ahead. The second stage expects more before its first backward.
 //
 // finds: F14
 // check: cheap

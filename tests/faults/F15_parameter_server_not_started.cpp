@@ -1,4 +1,4 @@
-// F15: a parameter server that collects receives in a group, and starts the group only if
+// F15: a parameter server. It collects receives in a group, but starts the group only if
 // there is something to log.
 //
 // finds: F15

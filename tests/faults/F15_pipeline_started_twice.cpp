@@ -1,4 +1,4 @@
-// F15: neighbours in a pipeline exchange with one group, which they start in each step.
+// F15: neighbours in a pipeline exchange with one group. They start it in each step.
 //
 // finds: F15
 // check: cheap

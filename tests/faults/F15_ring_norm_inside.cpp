@@ -1,5 +1,5 @@
-// F15: a ring of blocks. The norm is reduced after the group has begun and before it is
-// started.
+// F15: a ring of blocks. The norm is reduced after the group's begin, but before the
+// group is started.
 //
 // finds: F15
 // check: cheap

@@ -1,5 +1,5 @@
-// F16: ring self-attention. Keys move around the ring while each rank computes with the
-// keys that it has. But it computes with keys that have not arrived yet.
+// F16: ring self-attention. Keys move around the ring. At the same time a rank should
+// compute with keys that it has, but it computes with keys that have not arrived yet.
 //
 // finds: F16
 // check: full

@@ -19,7 +19,7 @@ void program(Rank& rank) {
     const Tensor hidden = device.gelu(device.matmul(x, first));
     const Tensor y = device.matmul(hidden, second);
     Work summed = tp->all_reduce(y);  // line: launch
-    // This needs no sum, so it overlaps with the all-reduce.
+    // The residual needs no sum, so it overlaps with the all-reduce.
     const Tensor residual = device.empty({4, 8}, DType::f32);
     device.copy(residual, x);
     device.add_bias(residual, bias);

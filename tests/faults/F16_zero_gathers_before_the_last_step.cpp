@@ -1,5 +1,5 @@
-// F16: ZeRO-1 by hand over buckets. The gathers begin when all shards but the last have
-// been updated; then the last update changes values that are being gathered.
+// F16: ZeRO-1 by hand over buckets. The gathers begin when all shards except the last
+// have been updated. So the last update changes values that are being gathered.
 //
 // finds: F16
 // check: full

@@ -1,5 +1,5 @@
-// F16: ZeRO-1 by hand over buckets. finish() waits for all reductions but the last, which
-// has only just begun.
+// F16: ZeRO-1 by hand over buckets. finish() waits for all reductions except the last
+// one, which has only just begun.
 //
 // finds: F16
 // check: full

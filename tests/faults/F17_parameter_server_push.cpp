@@ -1,5 +1,5 @@
-// F17: workers push their gradients to a parameter server, and zero them for the next
-// step before the server has received them.
+// F17: workers push their gradients to a parameter server. They zero the gradients for
+// the next step before the server has received them.
 //
 // finds: F17
 // check: full

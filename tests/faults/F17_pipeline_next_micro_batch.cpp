@@ -1,5 +1,5 @@
-// F17: a pipeline stage sends its activations to the next stage while it computes the
-// next micro-batch into the same buffer.
+// F17: a pipeline stage sends its activations to the next stage. Meanwhile it computes
+// the next micro-batch into the same buffer.
 //
 // finds: F17
 // check: full

@@ -1,6 +1,6 @@
-// F17: ZeRO with one buffer for a whole layer: its gradients in backward, its weights in
+// F17: ZeRO. One buffer is for a layer's gradients in backward and for weights in
 // forward. To overlap, another communicator gathers the next layer's weights into the
-// buffer, while the last gradients are still being scattered from it.
+// buffer. But the last gradients are still being scattered from the buffer.
 //
 // finds: F17
 // check: full

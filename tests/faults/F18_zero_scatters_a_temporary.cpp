@@ -1,5 +1,5 @@
 // F18: ZeRO-2 by hand. To save memory, each layer's whole gradient is freed as soon as
-// its reduce-scatter is launched. The rank waits for the shards only at the end.
+// its reduce-scatter is launched. The rank waits for its shards only at the end.
 //
 // finds: F18
 // check: full

@@ -1,5 +1,5 @@
-// F19: local SGD averages the weights every few steps, and also the loss, for a log. The
-// program never waits for the loss.
+// F19: local SGD averages the weights every few steps, and for a log also the loss. The
+// program never waits for the average of the loss.
 //
 // finds: F19
 // check: cheap

@@ -1,5 +1,5 @@
 // F19: the last stage of a pipeline sends back one gradient for each micro-batch. At the
-// end it waits for the second to last send, because its index is one too low.
+// end its index is one too low, so it waits for the send before the last.
 //
 // finds: F19
 // check: cheap

@@ -1,5 +1,5 @@
-// F20: ZeRO gathers the weights in place: each rank's shard is a block of the whole. But
-// every rank uses the first block as its own.
+// F20: ZeRO gathers the weights in place. Each rank's shard is a block of the whole, but
+// every rank uses block 0.
 //
 // finds: F20
 // check: cheap

@@ -1,5 +1,5 @@
-// F21: data parallelism. Each rank's loss is the mean over its own rows, and the gradients
-// of these means are added up.
+// F21: data parallelism. Each rank's loss is the mean over its own rows. The gradients of
+// these means are added up.
 //
 // finds: F21
 // check: full

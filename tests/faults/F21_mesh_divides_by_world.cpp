@@ -12,7 +12,7 @@
 #include "src/nn/optimizer.hpp"
 
 void program(Rank& rank) {
-    // Three ranks have a third of the outputs each; there are two such replicas.
+    // Each of three ranks has a third of the outputs. There are two such replicas.
     Device& device = rank.device();
     const int column = rank.index() % 3;
     const int replica = rank.index() / 3;

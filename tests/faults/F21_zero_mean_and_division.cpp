@@ -1,5 +1,5 @@
-// F21: ZeRO-2 by hand. The gradients are reduced to their mean, and then each rank
-// divides its shard by the number of ranks a second time.
+// F21: ZeRO-2 by hand. The reduction takes the mean of the gradients. Then each rank
+// again divides its shard by the number of ranks.
 //
 // finds: F21
 // check: full

@@ -1,5 +1,5 @@
-// F21: ZeRO-1 by hand. The loss is already divided by the number of ranks, and the
-// reduction of the gradients takes the mean over the ranks again.
+// F21: ZeRO-1 by hand. The loss is already divided by the number of ranks. Then the
+// reduction of the gradients also takes the mean over the ranks.
 //
 // finds: F21
 // check: full

@@ -1,5 +1,5 @@
-// F22: data parallelism. A hook reduces each gradient as soon as it is complete, and the
-// old loop before the step reduces it again.
+// F22: data parallelism. A hook reduces each gradient as soon as it is complete. The old
+// loop before the step reduces the gradient again.
 //
 // finds: F22
 // check: full

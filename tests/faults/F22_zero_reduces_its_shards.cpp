@@ -1,5 +1,5 @@
 // F22: ZeRO-1 by hand. After the reduce_scatter each rank has its own part of the
-// gradient. The all_reduce of plain data parallelism is still there and mixes the parts.
+// gradient. But an all_reduce from plain data parallelism remains, and mixes the parts.
 //
 // finds: F22
 // check: full

@@ -1,4 +1,4 @@
-// F23: data parallelism that does not reduce the last parameter's gradient.
+// F23: data parallelism. The gradient of the last parameter is not reduced.
 //
 // finds: F23
 // check: full

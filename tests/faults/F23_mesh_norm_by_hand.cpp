@@ -1,6 +1,6 @@
-// F23: a GPT on a mesh, clipped by hand. Squares are added up along pp, whose ranks have
-// different layers, but not along tp, whose ranks have different heads and columns. So the two
-// ranks of a tensor group scale their replicated norms and positions by different factors.
+// F23: a GPT on a mesh, clipped by hand. Squares are added up along pp, where ranks have
+// different layers, but not along tp, where ranks have different heads and columns. So a
+// tensor group's ranks scale their replicated norms and positions by different factors.
 //
 // finds: F23
 // check: full

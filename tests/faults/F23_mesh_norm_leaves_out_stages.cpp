@@ -1,5 +1,5 @@
-// F23: a GPT on a mesh, clipped by the norm over one plane of the mesh. So each pipeline
-// stage clips by the norm of its own layers.
+// F23: a GPT on a mesh. It is clipped by the norm over one plane of the mesh, so each
+// pipeline stage clips by the norm of its own layers.
 //
 // finds: F23
 // check: full

@@ -1,5 +1,5 @@
-// F23: a GPT on a mesh whose head is tied to its table by hand. Each line of stages has a
-// group of its two ends, but the loop over the lines ends one line too early.
+// F23: a GPT on a mesh. Its head and its table are tied by hand. Each line of stages has
+// a group of its two ends, but the loop over the lines leaves out the last line.
 //
 // finds: F23
 // check: full

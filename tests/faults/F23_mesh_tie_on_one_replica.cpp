@@ -1,5 +1,5 @@
-// F23: a GPT on a mesh whose head is tied to its table, across two stages. Only the
-// replica that writes checkpoints makes the tie.
+// F23: a GPT on a mesh. Its head is tied to its table, over two stages. Only the replica
+// that writes checkpoints makes the tie.
 //
 // finds: F23
 // check: full

@@ -1,6 +1,6 @@
-// F23: gradients are accumulated over micro-batches and reduced with the last, as PyTorch
-// does outside of no_sync. The count is off by one: no micro-batch is the last, so no
-// gradient is ever reduced. The program has declared the replicas.
+// F23: gradients are accumulated over micro-batches. The last micro-batch should reduce
+// them, as PyTorch does outside of no_sync. The count is off by one, so no micro-batch is
+// the last, and no gradient is ever reduced. The program has declared the replicas.
 //
 // finds: F23
 // check: full

@@ -1,5 +1,5 @@
-// F23: sequence parallelism that forgets the norms. They start as ones on every rank, but
-// each rank's gradient comes only from its own tokens.
+// F23: sequence parallelism without the sum for norms. Norms begin as ones on every rank,
+// but each rank's gradient comes only from its own tokens.
 //
 // finds: F23
 // check: full

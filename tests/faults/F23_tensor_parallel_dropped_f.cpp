@@ -1,5 +1,5 @@
-// F23: tensor parallelism without f: backward uses each rank's own part of dx as if it
-// were the whole.
+// F23: tensor parallelism without f. In backward each rank uses its own part of dx as if
+// this part were the whole.
 //
 // finds: F23
 // check: full

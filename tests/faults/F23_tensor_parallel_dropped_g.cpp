@@ -1,5 +1,5 @@
-// F23: tensor parallelism without g: after a row-parallel layer each rank uses its own
-// terms as if they were the sum.
+// F23: tensor parallelism without g. After a row-parallel layer each rank uses its own
+// terms as if these were the sum.
 //
 // finds: F23
 // check: full

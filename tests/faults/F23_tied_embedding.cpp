@@ -1,5 +1,5 @@
-// F23: a pipeline with tied embeddings: its first stage embeds and its last stage
-// projects with the same weights. It does not add up the two gradients.
+// F23: a pipeline with tied embeddings. The first stage embeds and the last stage
+// projects with the same weights. The two gradients are not added up.
 //
 // finds: F23
 // check: full

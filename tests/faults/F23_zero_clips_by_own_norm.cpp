@@ -1,5 +1,5 @@
-// F23: ZeRO-1 by hand. Each rank clips its shard by the norm of only that shard, so each
-// part of the gradient is scaled by a different factor.
+// F23: ZeRO-1 by hand. Each rank clips its shard by the norm of only this shard, so each
+// part of the gradient gets another factor.
 //
 // finds: F23
 // check: full

@@ -1,5 +1,5 @@
-// F23: ZeRO by hand. Each rank clips its part of the gradient by the norm of that part,
-// which it reads on the host.
+// F23: ZeRO by hand. Each rank clips its part of the gradient by the norm of only this
+// part. It reads the norm on the host.
 //
 // finds: F23
 // check: full

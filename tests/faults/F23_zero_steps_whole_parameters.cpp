@@ -1,6 +1,6 @@
-// F23: ZeRO-1 by hand over buckets. The optimizer has the whole parameters, as in data
-// parallelism: each rank has all states, and steps with whole gradients, but only its own
-// part of them has been summed.
+// F23: ZeRO-1 by hand over buckets. As in data parallelism, the optimizer has the whole
+// parameters. So each rank has all states and steps with whole gradients, but only its
+// own part of the gradients has been summed.
 //
 // finds: F23
 // check: full

@@ -1,5 +1,5 @@
-// F24: a strategy asserts that every rank has the same running statistics. One rank adds
-// its last batch a second time before they are compared.
+// F24: a strategy asserts that all ranks have the same running statistics. Before the
+// comparison one rank adds its last batch a second time.
 //
 // finds: F24
 // check: cheap

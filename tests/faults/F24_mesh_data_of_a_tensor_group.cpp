@@ -1,5 +1,5 @@
-// F24: a GPT on a mesh, restarted. The loader of rank 5 begins one sequence later than that
-// of rank 4, although the two ranks share each layer.
+// F24: a GPT on a mesh, after a restart. Rank 5's loader begins one sequence later than
+// rank 4's loader, although the two ranks share each layer.
 //
 // finds: F24
 // check: full

@@ -1,6 +1,6 @@
-// F24: a GPT on a mesh. Each rank chooses its sequences by its number in the world, as in pure
-// data parallelism. But ranks along pp, cp and tp belong to one replica: the last stage
-// compares the logits of one text with the words of another.
+// F24: a GPT on a mesh. Each rank chooses its sequences by its number in the world, as in
+// pure data parallelism. But ranks along pp, cp and tp are one replica. So the last stage
+// compares one text's logits with another text's words.
 //
 // finds: F24
 // check: full

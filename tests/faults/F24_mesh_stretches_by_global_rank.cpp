@@ -1,6 +1,6 @@
-// F24: context parallelism by hand on a mesh. A rank chooses its stretch of each sequence by
-// its number modulo two, as if cp were the last axis. But the last axis is tp: its ranks
-// read different tokens, and the ranks along cp read the same ones.
+// F24: context parallelism by hand on a mesh. A rank chooses its stretch of each sequence
+// by its number modulo two, as if cp were the last axis. But the last axis is tp. So
+// ranks along tp read different tokens, and ranks along cp read the same tokens.
 //
 // finds: F24
 // check: full

@@ -1,4 +1,4 @@
-// F24: training continues after a restart, but one rank has loaded an older checkpoint.
+// F24: training continues after a restart, but one rank loaded an older checkpoint.
 //
 // finds: F24
 // check: full

@@ -1,6 +1,6 @@
-// F24: ZeRO by hand with a schedule of the learning rate. Each rank uses its own count of
-// rows for the schedule. Rank 1 has seen more rows, so the parts of one weight take steps
-// of different sizes.
+// F24: ZeRO by hand with a schedule of the learning rate. Each rank's schedule uses the
+// rank's own count of rows. Rank 1 has seen more rows, so different parts of one weight
+// take steps of different sizes.
 //
 // finds: F24
 // check: full

@@ -1,5 +1,5 @@
 // F25: an asynchronous pipeline (PipeDream) steps after every backward, while a second
-// micro-batch is in flight. It does not stash the weights that the forward has used.
+// micro-batch is in flight. It does not stash the weights that the forward used.
 //
 // finds: F25
 // check: full

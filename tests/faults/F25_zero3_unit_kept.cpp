@@ -1,5 +1,5 @@
-// F25: ZeRO-3 by hand over units. One unit is opened for forward and never closed, so its
-// old whole values stay after its shards are updated.
+// F25: ZeRO-3 by hand over units. One unit is opened for forward but never closed, so the
+// unit keeps old whole values after its shards are updated.
 //
 // finds: F25
 // check: full

@@ -1,5 +1,5 @@
 // F25: ZeRO-1 by hand over buckets. The loop that gathers new values leaves out one
-// bucket, so each rank has its own new part of the bucket and the others' old parts.
+// bucket. Each rank has new values in its part of the bucket, and old ones in the rest.
 //
 // finds: F25
 // check: full

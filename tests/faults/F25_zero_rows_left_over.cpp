@@ -1,5 +1,5 @@
-// F25: ZeRO by hand over rows that the ranks do not divide. Each rank owns rows / ranks
-// rows, rounded down. No rank owns the last rows, so they never change.
+// F25: ZeRO by hand over rows that the ranks do not divide. Each rank has rows / ranks
+// rows, rounded down. The last rows belong to no rank, so they never change.
 //
 // finds: F25
 // check: full

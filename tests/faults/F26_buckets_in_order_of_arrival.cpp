@@ -1,6 +1,6 @@
-// F26: data parallelism with buckets. After the first step each rank puts its buckets into
-// the order in which its own gradients came. Rank 0 runs the two towers in the opposite
-// order, so one tower's gradient is added to the other's.
+// F26: data parallelism with buckets. After the first step each rank puts the buckets
+// into the order in which its own gradients came. Rank 0 runs the two towers in the
+// opposite order, so one tower's gradient is added to the other tower's.
 //
 // finds: F26
 // check: cheap

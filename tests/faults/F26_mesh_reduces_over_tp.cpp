@@ -1,6 +1,6 @@
-// F26: a GPT on a mesh. Its gradients are completed by hand, along cp and then along tp
-// instead of dp. Ranks along tp have different parts of each weight, and these parts are
-// added up. The replicas along dp are never summed.
+// F26: a GPT on a mesh. By hand, gradients are summed along cp and then along tp instead
+// of dp. Ranks along tp have different parts of each weight, and these parts are added
+// up. The gradients of replicas along dp are never summed.
 //
 // finds: F26
 // check: cheap

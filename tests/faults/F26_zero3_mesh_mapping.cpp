@@ -1,5 +1,5 @@
-// F26: ZeRO-3 by hand on a 2 x 2 mesh. Each rank keeps the part of the weight with its
-// number in the world, but the group that gathers counts the other axis first.
+// F26: ZeRO-3 by hand on a 2 x 2 mesh. Each rank's part of the weight has the rank's
+// number in the world, but the group that gathers numbers its ranks in another order.
 //
 // finds: F26
 // check: full

@@ -1,5 +1,5 @@
-// F26: an all-reduce in two halves, with work between them. The second half uses a
-// communicator whose ranks are in another order.
+// F26: an all-reduce in two halves, with work between the halves. The second half uses a
+// communicator that has the ranks in another order.
 //
 // finds: F26
 // check: full

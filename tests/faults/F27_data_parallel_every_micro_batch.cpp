@@ -1,5 +1,5 @@
 // F27: data parallelism with gradient accumulation. The gradients are reduced after every
-// micro-batch, so the first one's sum is summed again and again.
+// micro-batch, so the sum of the first micro-batch is summed again and again.
 //
 // finds: F27
 // check: full

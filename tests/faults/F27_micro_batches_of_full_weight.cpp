@@ -1,5 +1,5 @@
 // F27: gradient accumulation under data parallelism. Every micro-batch has the weight of
-// the whole batch. Only a comparison with one device shows it: a sum may be intended.
+// the whole batch. Only a comparison with one device shows this: a sum may be intended.
 //
 // finds: F27
 // check: full

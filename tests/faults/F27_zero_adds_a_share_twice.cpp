@@ -1,5 +1,5 @@
 // F27: ZeRO-2 by hand with several micro-batches. Each micro-batch's reduced gradient is
-// added to the shard, and the last one's is added again after the loop.
+// added to the shard. After the loop the gradient of the last micro-batch is added again.
 //
 // finds: F27
 // check: full

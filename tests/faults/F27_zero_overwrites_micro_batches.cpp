@@ -1,5 +1,5 @@
 // F27: ZeRO-2 by hand with several micro-batches. Each reduce_scatter writes directly to
-// the shard's gradient, so only the last micro-batch's gradient is left.
+// the shard's gradient, so only the gradient of the last micro-batch remains.
 //
 // finds: F27
 // check: full

@@ -1,5 +1,5 @@
-// F27: ZeRO-2 by hand with several micro-batches. The whole gradient is not zeroed
-// after its reduce-scatter. So each reduction contains all earlier micro-batches
+// F27: ZeRO-2 by hand with several micro-batches. After its reduce-scatter, the
+// whole gradient is not zeroed. So each reduction contains all earlier micro-batches
 // again.
 //
 // finds: F27

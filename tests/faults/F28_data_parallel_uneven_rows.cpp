@@ -1,5 +1,5 @@
 // F28: data parallelism over sequences of unequal length. Each rank takes the mean over
-// its own tokens, and the mean of these means is not the mean over all tokens.
+// its own tokens. But the mean of these means is not the mean over all tokens.
 //
 // finds: F28
 // check: full

@@ -1,5 +1,5 @@
-// F29: dropout. Each rank counts rows from the start of its own share, not of the batch. So
-// all ranks drop the same elements, as far as their rows reach.
+// F29: dropout. Each rank counts rows from the beginning of its own share, not of the
+// batch. So the dropped elements are the same in row i of every rank.
 //
 // finds: F29
 // check: full

@@ -1,5 +1,5 @@
-// F30: gradient accumulation that runs all forwards before the first backward, and so
-// keeps the activations of all micro-batches.
+// F30: gradient accumulation. All forwards run before the first backward, so the
+// activations of all micro-batches stay in memory.
 //
 // finds: F30
 // check: cheap

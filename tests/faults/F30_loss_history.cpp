@@ -1,4 +1,4 @@
-// F30: a training loop that keeps the outputs of every step for later.
+// F30: a training loop. It keeps the outputs of every step for later.
 //
 // finds: F30
 // check: cheap

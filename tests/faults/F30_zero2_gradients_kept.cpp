@@ -1,5 +1,5 @@
 // F30: ZeRO-2 by hand. Each layer's whole gradient is reduced and scattered as soon as it
-// is complete, but none is freed before the step ends.
+// is complete, but no gradient is freed before the step ends.
 //
 // finds: F30
 // check: cheap

@@ -1,5 +1,5 @@
-// F31: data parallelism with a communicator for evaluation. It is destroyed before the
-// program has waited for its last reduction.
+// F31: data parallelism with a communicator for evaluation. The program destroys the
+// communicator before it has waited for the last reduction on it.
 //
 // finds: F31
 // check: cheap

@@ -1,4 +1,4 @@
-// F31: a parameter server. The first rank keeps the communicator of its workers forever,
+// F31: a parameter server. The first rank never destroys the communicator of its workers,
 // but the workers destroy it.
 //
 // finds: F31

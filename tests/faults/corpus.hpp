@@ -14,22 +14,22 @@ struct Mark {
     std::string place;  ///< "tests/faults/F16_….cpp:31"
 };
 
-/// A program of the corpus: its header, its mistaken form and its twin, which differs in
-/// one line and is correct. make_corpus.py writes these from the files.
+/// A program of the corpus, in its mistaken form and as its correct twin, which differs
+/// in one line. make_corpus.py writes these from the files.
 struct FaultProgram {
     std::string name;  ///< "F16_data_parallel_step"
     std::string fault;
-    sim::CheckLevel check = sim::CheckLevel::cheap;  ///< the check that finds it
-    std::vector<int> ranks;                          ///< numbers of ranks to run it on
-    /// Ranks of the diagnosis' parties: "2 | rest", "all", "0 1"; in any order.
+    sim::CheckLevel check = sim::CheckLevel::cheap;  ///< the check that finds the mistake
+    std::vector<int> ranks;                          ///< numbers of ranks for runs
+    /// The ranks of the diagnosis' parties, in any order: "2 | rest", "all", "0 1".
     std::string parties;
-    std::int64_t memory_bytes = 0;  ///< of a device; 0: as the cluster says
-    std::string says;               ///< words of the diagnosis' sentence
+    std::int64_t memory_bytes = 0;  ///< of a device; 0: the cluster's default
+    std::string says;               ///< words that the diagnosis must have
     std::vector<Mark> marks;
     Program mistaken;
     Program twin;
-    /// The same data on one device, for a mistake that shows only in comparison with one
-    /// device.
+    /// Does the same on one device, for a mistake that only a comparison with one device
+    /// shows.
     Program reference;
 };
 

@@ -12,7 +12,7 @@
 namespace lockstep::test {
 
 /// Runs a program without a mistake under full checking, in several worlds. The checker
-/// must raise nothing.
+/// must find nothing.
 void must_stay_silent(int ranks, const Program& program);
 
 constexpr int kSteps = 3;
@@ -23,7 +23,7 @@ void step(Device& device, Optimizer& optimizer);
 /// Two linear layers, (6) to (8) to (4), the same on every rank.
 std::unique_ptr<Sequential> make_mlp(Device& device, std::uint64_t seed = 7);
 
-/// `rows` rows of `columns` numbers: the rows of a larger whole from `first` on.
+/// Returns rows [first, first + rows) of a larger whole, each with `columns` numbers.
 Tensor random_rows(Device& device, const std::string& name, std::int64_t first,
                    std::int64_t rows, std::int64_t columns);
 

@@ -14,14 +14,14 @@
 
 namespace lockstep::test {
 
-/// The axes have 16 ranks: a rank is 8 pp + 4 dp + 2 cp + tp.
+/// The mesh has 16 ranks. The rank at (pp, dp, cp, tp) is 8 pp + 4 dp + 2 cp + tp.
 inline const std::vector<MeshShape::Axis> kAxes{
     {"pp", 2}, {"dp", 2}, {"cp", 2}, {"tp", 2}};
 constexpr int kReplicas = 2;
 constexpr int kMicroBatches = 2;  ///< of one replica in one step
 constexpr int kSteps = 2;
 
-/// A GPT that is only large enough to be sharded along these axes.
+/// A GPT that is just large enough to be sharded along these axes.
 inline GptSizes small_gpt(bool tied = false) {
     GptSizes sizes;
     sizes.vocabulary = 13;
@@ -37,7 +37,7 @@ inline MeshPlan plan_on(const std::vector<MeshShape::Axis>& axes) {
     return {small_gpt(), {.axes = axes, .micro_batches = kMicroBatches}};
 }
 
-/// A sequence of the data, by its number, and the next token after each of its tokens.
+/// Sequence `number` of the data, and the next token after each token.
 struct Sequence {
     HostTensor ids{{8, 1}, DType::i32};
     HostTensor next{{8, 1}, DType::i32};
@@ -53,7 +53,7 @@ struct Sequence {
     }
 };
 
-/// Returns the number of a micro-batch. Each replica has its own micro-batches in a step.
+/// Returns the number of a micro-batch. In a step, replicas have different micro-batches.
 inline int number_of(int step, int replica, int micro_batch) {
     return (step * kReplicas + replica) * kMicroBatches + micro_batch;
 }
@@ -67,9 +67,9 @@ inline std::vector<MicroBatch> batches_of(GptOnMesh& gpt, int step) {
     return batches;
 }
 
-/// A student's GPT on the mesh: made with the library's kits, its stage and its pipeline.
-/// It declares no replicas and completes no gradients. It is correct; a program adds the
-/// rest.
+/// A student's GPT on the mesh. It consists of the library's kits, a GptStage and a
+/// Pipeline. It is correct, but declares no replicas and completes no gradients. A
+/// program adds the rest.
 struct GptByHand {
     Device& device;
     Mesh mesh;
@@ -101,7 +101,7 @@ struct GptByHand {
     /// Returns the chosen tokens of a sequence, with their weight.
     MicroBatch micro_batch(const Sequence& text, const TokenDeal& tokens,
                            SourceLine at = SourceLine::here()) const {
-        constexpr double kAll = kReplicas * kMicroBatches * 2;  // cp splits each in two
+        constexpr double kAll = kReplicas * kMicroBatches * 2;  // cp cuts each in two
         return {device.upload(dealt_rows(text.ids, tokens), at),
                 device.upload(dealt_rows(text.next, tokens), at), 1 / kAll};
     }
@@ -112,7 +112,7 @@ struct GptByHand {
                                       kit.tokens));
         return all;
     }
-    /// Leaves only each rank's own terms in the gradients.
+    /// Computes gradients that have only each rank's own terms.
     void backward(const std::vector<MicroBatch>& micro_batches,
                   SourceLine at = SourceLine::here()) {
         pipeline.run(kit.loss(sizes), micro_batches, at);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The pages of lessons/faults quote programs of the corpus, and what the checker says of
-them. Both must stay the same as the source.
+"""The pages of lessons/faults quote programs of the corpus and the checker's messages about them.
+The quotes must equal the programs and messages.
 
     pages_test.py SHOW_FAULT ROOT
 
@@ -12,9 +12,9 @@ A page has these parts, each between `<!-- KIND: NAME -->` and `<!-- end -->`:
     programs    all programs of the class
     classes     all classes, with links; "classes: zh" in Chinese
 
-NAME is a program of the corpus, or a class, which means the first program of that class. A
-line that the diagnosis names shows its number. With LOCKSTEP_UPDATE=1 the parts are
-written instead of compared.
+NAME is a program of the corpus, or a class, which means the first program of that class. If the
+diagnosis names a line, the page shows the line's number. With LOCKSTEP_UPDATE=1 the test writes the
+parts instead of comparing them.
 """
 
 import difflib
@@ -60,7 +60,7 @@ def without_twin(line):
 
 
 def shown(number, line):
-    """Returns a line of the program in the form of the page; None if only the build needs it."""
+    """Returns a line of the program as the page has it; None if only the build needs it."""
     if line.startswith("#include"):
         return None
     bare = without_twin(line)

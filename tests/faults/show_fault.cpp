@@ -1,4 +1,4 @@
-// Prints what the checker says of a program of the corpus, for pages of lessons/faults.
+// Prints the checker's message about a program of the corpus, for pages of lessons.
 //
 //     show_fault                 name and class of each program
 //     show_fault --classes       id and title of each class

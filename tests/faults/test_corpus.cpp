@@ -1,5 +1,5 @@
-// The mistake of every program of the corpus is found, with class, ranks and lines, in
-// every world. In its twin, which differs in one line, no mistake is found.
+// In every world the checker must find the mistake of every program of the corpus, with
+// class, ranks and lines. It must find no mistake in the twin, which differs in one line.
 
 #include <algorithm>
 #include <set>
@@ -16,7 +16,7 @@ namespace {
 
 using RankSets = std::multiset<std::vector<int>>;
 
-/// "2 | rest" for 4 ranks: {2}, {0, 1, 3}.
+/// Returns the sets of ranks: for 4 ranks, "2 | rest" gives {2}, {0, 1, 3}.
 RankSets parties_of(const std::string& text, int ranks) {
     std::vector<int> rest;
     for (int rank = 0; rank < ranks; ++rank)
@@ -65,7 +65,7 @@ std::unique_ptr<Cluster> cluster_for(const FaultProgram& program, World world,
     return sim::make_cluster(std::move(options));
 }
 
-/// Returns the worlds that can run this number of ranks.
+/// Returns the worlds that can run a program with this number of ranks.
 std::vector<World> worlds_for(int ranks, sim::CheckLevel check) {
     std::vector<World> worlds = all_worlds();
     std::erase_if(worlds, [&](const World& world) {

@@ -1,4 +1,4 @@
-// Data parallelism in all its forms, without a mistake: the checker must find none.
+// Data parallelism in all its forms, without a mistake. The checker must find nothing.
 
 #include <algorithm>
 #include <cmath>
@@ -15,14 +15,14 @@ namespace {
 
 constexpr std::int64_t kRows = 4;  // of a rank's share
 
-/// This rank's share of a batch; `places` ranks share it.
+/// Returns a rank's share of a batch. The rank has place `place` of `places`.
 MicroBatch share_of(Device& device, int step, int place, int places, double weight) {
     const std::int64_t first = (step * places + place) * kRows;
     return {random_rows(device, "x", first, kRows, 6),
             random_rows(device, "y", first, kRows, 4), weight};
 }
 
-/// Runs forward and backward of one micro-batch; returns the loss.
+/// Runs forward and backward of one micro-batch. Returns the loss.
 Tensor train(Device& device, Module& model, const MicroBatch& batch, int index = 0) {
     Saved saved;
     LossResult result;
@@ -36,16 +36,16 @@ Tensor train(Device& device, Module& model, const MicroBatch& batch, int index =
     return result.loss;
 }
 
-/// Every rank trains a replica on its share of each batch.
+/// Replicas. Each rank trains one replica on its share of each batch.
 struct Replicas {
     using Parameters = std::vector<Parameter*>;
 
     int ranks = 4;
     double weight = 0.25;  ///< of one share's loss
     SgdOptions options;
-    /// Turns the gradients of a step into those of the whole batch.
+    /// Turns a step's gradients into the gradients of the whole batch.
     std::function<void(Rank&, const Parameters&, int step)> reduce;
-    /// Replaces the usual share, if it is set.
+    /// If set, replaces the usual share.
     std::function<MicroBatch(Rank&, int step)> share;
 
     void train_on(Rank& rank) const {
@@ -156,7 +156,7 @@ TEST_CASE("correct: buckets reduced while backward goes on", "[faults]") {
                 train(device, *model, share_of(device, 2 * i + m, rank.index(), 4, 0.5),
                       m);
             }
-            pending.back().wait();  // the queue runs in order: the others are done, too
+            pending.back().wait();  // the queue runs in order, so all have ended
             pending.clear();
             step(device, optimizer);
         }
@@ -287,7 +287,7 @@ TEST_CASE("correct: metrics, checkpoints and evaluation between steps", "[faults
             device.fill(ones, 1);
             world.all_reduce(ones).wait();
             rank.keep_value("ranks", device.download(ones).at(0));
-            // Evaluates on each rank's own data.
+            // Evaluates each rank's own data.
             Saved saved;
             const PhaseScope phase(device, Phase::forward, 0);
             const Tensor y =

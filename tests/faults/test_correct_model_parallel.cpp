@@ -1,5 +1,5 @@
-// Tensor, sequence, pipeline and expert parallelism, without a mistake: the checker must
-// find none.
+// Tensor, sequence, pipeline and expert parallelism, without a mistake. The checker must
+// find nothing.
 
 #include "tests/catch.hpp"
 #include "tests/faults/correct.hpp"

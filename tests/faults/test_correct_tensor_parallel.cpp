@@ -1,5 +1,5 @@
-// Tensor and sequence parallelism from src/parallel, without a mistake: the checker must
-// find none.
+// Tensor and sequence parallelism from src/parallel, without a mistake. The checker must
+// find nothing.
 
 #include <cmath>
 
@@ -52,7 +52,7 @@ std::unique_ptr<Optimizer> make_optimizer(Module& model, bool adamw) {
     return std::make_unique<Sgd>(model.parameters(), SgdOptions{0.1, 0.9, 0});
 }
 
-/// Tokens (s, b); the same `number` gives the same tokens.
+/// Returns tokens (s, b). The same `number` gives the same tokens.
 Tensor tokens(Device& device, int number, const char* name) {
     HostTensor ids({kLength, kBatch}, DType::i32);
     const RandomStream stream(5, name);
@@ -63,7 +63,7 @@ Tensor tokens(Device& device, int number, const char* name) {
     return device.upload(ids);
 }
 
-/// Runs forward and backward of micro-batch `number`; returns its part of the loss.
+/// Runs forward and backward of micro-batch `number`. Returns its part of the loss.
 Tensor train(TensorParallel& tp, Module& model, int number, int index, double weight) {
     Device& device = tp.device();
     Saved saved;
@@ -79,7 +79,7 @@ Tensor train(TensorParallel& tp, Module& model, int number, int index, double we
     return loss.loss;
 }
 
-/// Two steps. In each, this one of the `replicas` takes its own micro-batches.
+/// Two steps. In each step, each of the `replicas` trains on its own micro-batches.
 void train_gpt(Rank& rank, Communicator& group, Communicator* replicas,
                const Style& style) {
     Device& device = rank.device();
@@ -108,7 +108,7 @@ std::vector<Style> styles() {
     std::vector<Style> all;
     for (const bool by_sequence : {false, true})
         for (const MlpKind mlp : {MlpKind::gelu, MlpKind::swiglu})
-            // Each kind of region is trained with both optimizers, in turn.
+            // Over the styles, each kind of region is trained with both optimizers.
             all.push_back({by_sequence, by_sequence == (mlp == MlpKind::gelu), mlp, 1});
     return all;
 }
@@ -197,7 +197,7 @@ TEST_CASE("correct: dropout within regions, between them, and of parts of the se
                 const std::int64_t first = 4 * (2 * i + mesh.coordinate("dp"));
                 const Tensor x = random_rows(
                     device, "x", first + tp->token_deal().rank * rows, rows, 6);
-                // Inside, columns of one mask; outside, rows of one mask, or all of it.
+                // `within` has columns of one mask; `outside` has rows or all of one.
                 const Tensor within = device.empty({4, 4}, DType::f64);
                 const Tensor outside = device.empty({rows, 6}, DType::f64);
                 Saved of_up, of_down;
@@ -249,7 +249,7 @@ TEST_CASE("correct: a factor before a sharded vocabulary, with its gradient summ
             const Tensor logits = head.forward(factor.forward(x, of_factor), of_head);
             const LossResult loss = vocabulary_parallel_cross_entropy(
                 tp, logits, tokens(device, i, "y"), kVocabulary);
-            // No f: each rank's part goes back, and the gradient that it gives is summed.
+            // Without f, each rank's part passes back. The factor's gradient is summed.
             head.backward(loss.gradient, of_head);
             const Tensor part = device.matmul(loss.gradient, head.weight().value);
             factor.backward(part, of_factor);

@@ -1,4 +1,4 @@
-// ZeRO by hand and by the library, without a mistake: the checker must find none.
+// ZeRO by hand and by the library, without a mistake. The checker must find nothing.
 
 #include <algorithm>
 #include <cmath>
@@ -47,7 +47,7 @@ TEST_CASE("correct: ZeRO-1 and ZeRO-2 over flat buffers", "[faults]") {
                 device.matmul_into(gradient, x, loss.gradient, add);
             }
             rank.world().reduce_scatter(own_gradient, gradient).wait();
-            // Takes the whole norm from the shards' norms.
+            // Computes the norm of the whole from the shards' norms.
             const Tensor square = device.empty({shard, 1}, DType::f64);
             device.copy(square, own_gradient);
             device.multiply(square, own_gradient);
@@ -63,7 +63,7 @@ TEST_CASE("correct: ZeRO-1 and ZeRO-2 over flat buffers", "[faults]") {
 
 namespace {
 
-/// Layers x -> tanh(x W) with sharded weights: flat, one part on each rank.
+/// Layers x -> tanh(x W). Their weights are sharded: flat, one part on each rank.
 class ShardedLayers {
   public:
     ShardedLayers(Rank& rank, int layers, std::int64_t width)
@@ -86,8 +86,8 @@ class ShardedLayers {
         return all;
     }
 
-    /// Returns the input of each layer, and last the result. Gathers each weight while
-    /// the layer before it computes.
+    /// Returns each layer's input, and as the last tensor the result. Gathers each weight
+    /// while the layer before it computes.
     std::vector<Tensor> forward(const Tensor& x) const {
         std::vector<Tensor> inputs{x};
         Tensor ahead = whole();
@@ -104,7 +104,7 @@ class ShardedLayers {
         return inputs;
     }
 
-    /// Gathers again; reduces each gradient while the layers before it compute.
+    /// Gathers the weights again. Reduces each gradient while earlier layers compute.
     void backward(const std::vector<Tensor>& inputs, Tensor dy) const {
         std::vector<Work> reduced;
         std::vector<Tensor> kept;
@@ -169,13 +169,13 @@ namespace {
 
 using Shards = std::vector<Parameter*>;
 
-/// The library's ways to shard a model over a line.
+/// The library's ways of sharding a model over a line.
 struct Way {
     std::string name;
     std::function<std::pair<std::unique_ptr<GradientSync>, Shards>(Device&, Communicator&,
                                                                    Sequential&)>
         make;
-    bool on_host = false;  ///< shards on the host, which only one line can sum
+    bool on_host = false;  ///< shards on the host: sums over one line only
     bool delayed = false;
 };
 
@@ -353,7 +353,7 @@ TEST_CASE("correct: a flat buffer, stepped and gathered parameter by parameter",
         std::vector<Parameter*> trained = model->parameters();
         make_flat(device, trained, &Parameter::value);
         make_flat(device, trained, &Parameter::gradient);
-        trained.pop_back();  // the last one is frozen
+        trained.pop_back();  // the last parameter is frozen
         std::vector<std::unique_ptr<Parameter>> shards;
         AdamW::Groups groups;
         for (const Parameter* parameter : trained) {
@@ -372,7 +372,7 @@ TEST_CASE("correct: a flat buffer, stepped and gathered parameter by parameter",
             for (std::size_t p = 0; p < trained.size(); ++p) {
                 const Tensor whole = trained[p]->gradient.flat();
                 world.reduce_scatter(own_range(whole, world), whole).wait();
-                // Each parameter has its own clip and its own learning rate.
+                // Each parameter has its own clipping and its own learning rate.
                 const Tensor squares = device.zeros({1}, DType::f64);
                 device.sum_of_squares(squares, shards[p]->gradient);
                 world.all_reduce(squares).wait();

@@ -15,7 +15,7 @@
 namespace lockstep::test {
 
 /// A student's ZeRO-1: buckets of values and gradients, sums in flight, and this rank's
-/// shards. It is correct; a program overrides the function that it makes wrong.
+/// shards. It is correct. A program with a mistake overrides one of its functions.
 class ZeroByHand : public GradientBuckets {
   public:
     ZeroByHand(Rank& rank, Module& model)
@@ -54,7 +54,7 @@ class ZeroByHand : public GradientBuckets {
             sums[i].wait();
         sums.clear();
     }
-    /// Gathers the values of this bucket and of all after it.
+    /// Gathers the values of this bucket and of all later buckets.
     void gather_from(std::size_t bucket) {
         for (; bucket < values.size(); ++bucket)
             world.all_gather(values[bucket], own(values[bucket])).wait();
@@ -64,7 +64,7 @@ class ZeroByHand : public GradientBuckets {
     Communicator& world;
     std::vector<Tensor> values;  ///< by bucket
     std::vector<Tensor> gradients;
-    std::vector<Work> sums;  ///< those that are running
+    std::vector<Work> sums;  ///< sums in flight
 
   private:
     void start(std::size_t bucket) override {
@@ -81,7 +81,7 @@ inline std::unique_ptr<Sequential> two_layers(Device& device) {
     return model;
 }
 
-/// This rank's rows of this step; each rank has equally many.
+/// Returns this rank's rows in a step. All ranks have the same number of rows.
 inline MicroBatch rows_of(Rank& rank, int step) {
     Device& device = rank.device();
     MicroBatch batch{device.empty({4, 6}, DType::f64), device.zeros({4, 4}, DType::f64),

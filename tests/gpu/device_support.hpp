@@ -15,15 +15,15 @@ inline Tensor uploaded(Bench& bench, const HostTensor& values, std::int64_t shif
     return tensor;
 }
 
-/// An operation on two tensors of one shape and a row of columns; it returns its result.
+/// An operation on two tensors of one shape and a row of columns; `run` returns it.
 struct NamedOperation {
     const char* name;
     std::function<HostTensor(Bench&, const Tensor& a, const Tensor& b, const Tensor& row)>
         run;
 };
 
-/// Returns half of the rows, each twice as wide: columns of gates, then gated columns.
-/// The second function returns a matrix with the shape of the result.
+/// gated() returns half the rows, twice as wide: columns of gates, then gated columns.
+/// like_gates() returns a matrix with the shape of a gated result.
 inline Tensor gated(const Tensor& a) {
     const std::int64_t rows = a.shape().matrix_rows() / 2;
     return a.rows(0, 2 * rows).reshaped({rows, 2 * a.shape().columns()});
@@ -38,7 +38,7 @@ inline Tensor tall(const Tensor& a) {
     return a.flat().slice(0, 2 * rows).reshaped({rows, 2});
 }
 
-/// A matrix as logits; its last column is padding.
+/// Uses a matrix as logits. The last column is padding.
 struct PaddedLogits {
     PaddedLogits(Bench& bench, const Tensor& a)
         : shard{3, 3 + a.shape().columns() - 1},
@@ -51,7 +51,7 @@ struct PaddedLogits {
     Tensor targets, maximum, parts;
 };
 
-/// Returns an operation with a name; its result is downloaded to the host.
+/// Returns an operation with a name. Its result is downloaded to the host.
 template <typename Operation>
 NamedOperation named(const char* name, Operation operation) {
     return {name, [operation](Bench& bench, const Tensor& a, const Tensor& b,
@@ -281,8 +281,8 @@ inline std::vector<NamedOperation> repeated_batch_norm() {
     };
 }
 
-/// Returns every operation whose sums could be taken in different orders, or whose
-/// operands could be loaded in different ways. Each result is rounded once.
+/// Returns the operations that could take sums in different orders, or load operands in
+/// different ways. Each result is rounded once.
 inline std::vector<NamedOperation> operations_to_repeat() {
     std::vector<NamedOperation> all = repeated_by_row();
     for (const auto& more : {repeated_in_attention(), repeated_losses(), repeated_sums(),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A kernel of a lesson touches memory that is not its own: the run ends with one message.
+"""If a kernel of a lesson touches memory that is not its own, the run ends with one message.
 
 Argument: the program with CUDA and NCCL emulated.
 """
@@ -16,7 +16,7 @@ LACKING = 3
 
 
 def run(launch, gpu, *options):
-    """Runs with a fault at this launch of the GPU's kernels; the seed changes the order."""
+    """Runs with a fault at launch number `launch` of the GPU. The seed changes orders."""
     environment = {**os.environ, "EMULATED_FAULT_AT_LAUNCH": str(launch),
                    "EMULATED_FAULT_GPU": str(gpu), "EMULATED_GPU_SEED": str(launch)}
     return subprocess.run([PROGRAM, *LESSON, *options], capture_output=True, text=True,
@@ -25,7 +25,7 @@ def run(launch, gpu, *options):
 
 class Faults(unittest.TestCase):
     def assert_sentence(self, done, begin):
-        """Checks for one line that names one rank, from a process that no signal ended."""
+        """Checks that no signal ended the process, and that it printed one line with one rank."""
         self.assertEqual(done.returncode, LACKING, done.stderr)
         self.assertRegex(done.stderr, begin)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)

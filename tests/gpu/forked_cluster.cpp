@@ -73,8 +73,8 @@ class ForkedCluster final : public Cluster {
         }
     }
 
-    /// Called in a handler. Returns the run's first failure, on the rank that may print
-    /// it.
+    /// Called in a handler. Returns the run's first failure, but only on the rank that
+    /// may print it.
     static std::string failure_text(gpu::Control* control) {
         if (control == nullptr) return kFailure + programs::ending_of_exception().text;
         const gpu::Failure first = programs::first_failure(*control);

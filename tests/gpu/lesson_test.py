@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lessons run on GPUs, in one and in many processes, as they run in the simulator.
+"""Lessons on GPUs, in one or many processes, give the same as in the simulator.
 
 Arguments: the program (with CUDA and NCCL emulated, or real), the number of GPUs to use.
 """
@@ -40,7 +40,7 @@ def run(arguments, environment=None, **options):
 
 
 def without_values(runs):
-    """Returns the runs of metrics.json without kept values: figures of time, bytes and memory."""
+    """Returns the figures of time, bytes and memory of all runs in metrics.json."""
     for entry in runs:
         for rank in entry["ranks"]:
             rank.pop("series", None)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The program loads the GPU twin on request, or says what prevents that.
+"""The program loads the GPU twin on request, or says why it cannot.
 
 Arguments: the program, a module over the emulation, the compiler…
 """

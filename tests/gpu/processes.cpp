@@ -48,8 +48,8 @@ struct Stream {
     _exit(status);
 }
 
-/// Reads until both streams of each process have ended; at the deadline kills all that
-/// run.
+/// Reads until both streams of each process have ended; at the deadline kills all
+/// processes that still run.
 void drain(std::vector<Stream>& streams, const std::vector<pid_t>& children,
            Clock::time_point deadline) {
     for (size_t open = streams.size(); open > 0;) {

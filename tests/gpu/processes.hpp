@@ -14,21 +14,21 @@ struct ProcessEnd {
     int status = 0;      ///< its exit status, or minus the signal that killed it
     std::string said;    ///< what its program returned
     std::string errors;  ///< what it printed to standard error
-    double seconds = 0;  ///< since all were started
+    double seconds = 0;  ///< since the start of all processes
 };
 
 /// Forks `count` processes, runs the program of each with its number, and waits. Kills
-/// processes that still run after `seconds`. If a program throws RunStopped, its process
-/// says "rank R, status S: text" and exits with that status. For another exception it
-/// says the exception's text and exits with 99. Throws a sanitizer's findings in any
-/// process.
+/// processes that still run after `seconds`. If a program throws RunStopped, `said` is
+/// "rank R, status S: text" and its process exits with S. For another exception, `said`
+/// is the exception's text and the process exits with 99. Throws if a sanitizer found
+/// something in a process.
 std::vector<ProcessEnd> run_processes(int count,
                                       const std::function<std::string(int)>& program,
                                       int seconds = 200);
 
 /// Returns an address on this machine that no other test uses.
 std::string fresh_address();
-/// Returns "127.0.0.1:PORT" or similar, with a port that was free a moment ago.
+/// Returns, for example, "127.0.0.1:PORT". The port was free a moment ago.
 std::string fresh_tcp_address(const std::string& host);
 
 Placement place(int rank, int size, const std::string& address);

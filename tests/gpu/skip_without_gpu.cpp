@@ -1,5 +1,5 @@
-// The tests of a program with this file are skipped if there is no GPU: Meson and others
-// read that from status 77. With GPU_REQUIRED=1 they fail instead.
+// If there is no GPU, the tests of a program with this file are skipped, with status 77.
+// With GPU_REQUIRED=1 they fail.
 
 #define CATCH_CONFIG_EXTERNAL_INTERFACES
 #include <cstdio>
@@ -25,7 +25,7 @@ struct SkipWithoutGpu : Listener {
 
     void testRunStarting(const Catch::TestRunInfo&) override {
         constexpr int kSkipped = 77;
-        // Another process asks: a process that has used CUDA cannot fork.
+        // Asks in another process, because a process that has used CUDA cannot fork.
         const std::string problem =
             run_processes(1, [](int) { return survey().problem; }).front().said;
         if (problem.empty()) return;

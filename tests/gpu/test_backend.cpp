@@ -10,7 +10,7 @@ namespace lockstep::lessons {
 
 using test::message_of;
 
-// The emulation has four GPUs here.
+// The emulator has four GPUs here.
 
 TEST_CASE("with nccl there are as many ranks as processes", "[gpu][lessons]") {
     LessonOptions options;
@@ -142,7 +142,7 @@ TEST_CASE("the settings of GPUs are read, and wrong ones are refused by name",
 
 namespace {
 
-/// Returns the log of a rank that launched an all-reduce of `count` and waits for it.
+/// Returns the log of a rank that launched an all-reduce of `count` and now waits for it.
 std::string waiting(std::int64_t count, SourceLine at = SourceLine::here()) {
     OperationLog log(2);
     CommOperation operation;

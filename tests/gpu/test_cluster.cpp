@@ -1,5 +1,5 @@
-// Tests of programs on several processes: failures are explained, and figures are the
-// same as the simulator's.
+// Programs on several processes: their failures must be explained, and their figures must
+// be those of the simulator.
 
 #include <algorithm>
 #include <chrono>
@@ -46,7 +46,7 @@ namespace {
 
 constexpr std::int64_t kCount = 1000;
 
-/// Returns the failure of a run of the program; empty if it does not fail.
+/// Runs the program. Returns its failure; empty if there is none.
 std::string failure_of(int ranks, const Program& program,
                        double timeout = stall_seconds()) {
     ForkedOptions options;
@@ -229,7 +229,8 @@ TEST_CASE("Processes save checkpoints that the simulator loads, and load its own
     if (!has_gpus_for(kRanks)) return;
     const TemporaryFolder folder;
     const RowTask task = gpt_task();
-    /// Continues from a checkpoint, if one is given, for `steps` steps, and saves.
+    /// Begins with the checkpoint `from` if there is one, trains `steps` steps, and
+    /// saves.
     const auto train = [&](const std::filesystem::path& from, int steps,
                            const std::string& to) {
         return [&task, &folder, from, steps, to](Rank& rank) {
@@ -284,8 +285,7 @@ void work_for_server(Rank& rank, const RowTask& task, Communicator& server) {
             sync, *optimizer);
 }
 
-/// Trains with rank 0 as an asynchronous server; without a bound, as a synchronous
-/// server.
+/// Trains with rank 0 as the server: asynchronous with a bound, synchronous without.
 void serve(Rank& rank, const RowTask& task, std::optional<std::int64_t> bound) {
     Device& device = rank.device();
     const auto pairs = pairs_with_server(rank.world());
@@ -511,7 +511,7 @@ TEST_CASE("A GPU that computes for long while its rank waits is no stall",
 
 TEST_CASE("To connect is neither a stall nor communication", "[gpu][cluster]") {
     if (!has_gpus_for(2)) SKIP(lacking_gpus(2));
-    // Longer than the timeout. A real GPU's processes ignore this setting.
+    // This takes longer than the timeout. A real GPU's processes ignore the setting.
     ::setenv("EMULATED_CONNECT_MILLISECONDS", "1500", 1);
     ForkedOptions options;
     options.timeout_seconds = 1;

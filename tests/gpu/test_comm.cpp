@@ -14,8 +14,8 @@ std::unique_ptr<Cluster> make(int ranks) {
     return make_forked_cluster(ranks);
 }
 
-/// Runs on every number of ranks for which there are GPUs, with sizes that ranks do not
-/// divide. Tries every type only on few ranks, because processes take time.
+/// Runs with every number of ranks that has enough GPUs. The ranks do not divide the
+/// sizes. With many ranks it tries only some types, because processes need time.
 template <typename Contract>
 void for_all_sizes(Contract contract) {
     const std::vector<std::pair<std::int64_t, DType>> buffers{{13, DType::f32},

@@ -9,7 +9,7 @@ std::unique_ptr<Device> make_device(int index, DeviceMonitor& monitor) {
     return std::make_unique<gpu::Device>(index, monitor);
 }
 
-// cuBLAS chooses the order, and uses tensor cores for bf16.
+// cuBLAS chooses the order. For bf16 it uses tensor cores.
 const bool kProductsOfBf16InOrder = false;
 
 }  // namespace lockstep::test

@@ -3,14 +3,14 @@
 #include "tests/device/attention_cases.hpp"
 #include "tests/gpu/device_support.hpp"
 
-// The GPU's promises for attention beyond the contract: the same bits on every rerun, and
-// for operands at any address. Also more tiles than a block checks at once.
+// Beyond the contract a GPU promises for attention: the same bits on every rerun, and for
+// operands at any address. Also tests more tiles than a block checks at once.
 
 namespace lockstep::test {
 
 namespace {
 
-/// Heads of one tensor that begins `shift` elements into its storage.
+/// Heads of one tensor. Its data begins `shift` elements into its storage.
 struct ShiftedHeads {
     ShiftedHeads(Bench& bench, const HeadCase& test_case, DType dtype, std::int64_t shift)
         : heads(test_case.heads), width(test_case.width) {
@@ -54,7 +54,7 @@ std::vector<HostTensor> results(Bench& bench, const ShiftedHeads& operands) {
             bench->download(operands.dq), bench->download(operands.dkv)};
 }
 
-/// Returns values i % 5, whose sums over a few thousand are exact.
+/// Returns the values i % 5. Sums over a few thousand of them are exact.
 HostTensor counted(Shape shape, DType dtype) {
     HostTensor values(shape, dtype);
     for (std::int64_t i = 0; i < values.elements(); ++i)
@@ -74,7 +74,7 @@ TokenRows dealt(TokenOrder order) {
 TEST_CASE("Attention gives the same bits again, and at other addresses",
           "[gpu][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
-    // Vectors everywhere, or only at the beginning of a few rows; several tiles.
+    // Vectors load everywhere, or only where a few rows begin. Tiles are several.
     const HeadCase test_case =
         GENERATE(HeadCase{70, 70, 2, 2, 1, 8}, HeadCase{70, 70, 1, 2, 2, 7},
                  HeadCase{5, 130, 1, 1, 1, 40});
@@ -96,7 +96,7 @@ TEST_CASE("Tensor cores take heads of 64 and of 128 columns", "[gpu][device][bf1
     REQUIRE_FALSE(gpu::attends_in_bf16(40));
     REQUIRE_FALSE(gpu::attends_in_bf16(256));
     if (!has_cores) return;
-    // With f32 copies, weights are not rounded, so the bits differ.
+    // f32 copies would not round weights, so their bits differ from these.
     const HeadCase test_case{70, 70, 1, 2, 1, 64};
     Bench bench;
     const auto narrow = results(bench, ShiftedHeads(bench, test_case, DType::bf16, 0));
@@ -158,7 +158,7 @@ TEST_CASE("A key's gradients come from any number of queries",
         if (tokens[i] >= token) sum += values.at(i);
     TokenRows own;
     own.first = token;
-    // Scores of 0 and a log-sum-exp of 0 make all weights 1. The value is 1, too.
+    // Scores and log-sum-exps of 0 make all weights 1. The value is also 1.
     const Tensor none = bench->zeros({1, 1, kMany}, dtype);
     const Heads dq{bench->zeros({kMany, 1, 1}, dtype), 1, 1, 0};
     const Heads dk{bench->zeros({1, 1, 1}, dtype), 1, 1, 0};
@@ -171,7 +171,7 @@ TEST_CASE("A key's gradients come from any number of queries",
 
 TEST_CASE("Tensor cores attend to any number of keys and queries",
           "[gpu][device][bf16]") {
-    // Only the first column of a head is not 0.
+    // Only the first column of a head has values other than 0.
     constexpr std::int64_t kWidth = 64;
     Bench bench;
     const auto heads = [&](std::int64_t rows, const auto& value) {
@@ -198,7 +198,7 @@ TEST_CASE("Tensor cores attend to any number of keys and queries",
     REQUIRE(bench->download(state.sum).at(0) == 8301);
     REQUIRE(bench->download(state.y).at(0) == before);
 
-    // A log-sum-exp of 0 and a key of 0 make all weights 1. The value is 1, too.
+    // A log-sum-exp and a key of 0 make all weights 1. The value is also 1.
     own.first = 8301;
     const Tensor zeros = bench->zeros({1, 1, kMany}, DType::f32);
     const Heads dq = heads(kMany, none), dk = heads(1, none), dv = heads(1, none);
@@ -219,7 +219,7 @@ TEST_CASE("Padding of a tile adds nothing to gradients, for any keys",
             values.set(static_cast<std::int64_t>(i) * width, firsts[i]);
         return Heads{bench->upload(values), 1, width, 0};
     };
-    // Three queries of 1 have scores of -infinity; padding rows of 0 would make them NaN.
+    // Three queries of 1 have scores of -infinity; padding would make them NaN.
     const Heads ones = heads({1, 1, 1}), keys = heads({-HUGE_VAL, 0});
     const Heads dq = heads({0, 0, 0}), dk = heads({5, 6}), dv = heads({7, 8});
     const Tensor none = bench->zeros({1, 1, 3}, computed_in(dtype));

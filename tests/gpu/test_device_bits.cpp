@@ -2,15 +2,15 @@
 
 #include "tests/gpu/device_support.hpp"
 
-// The GPU device's promises beyond the contract: the same bits on every rerun and for
-// operands at any address. Also shapes for each variant of a kernel.
+// Beyond the contract a GPU device promises: the same bits on every rerun, and for
+// operands at any address. Also tests shapes for each variant of a kernel.
 
 namespace lockstep::test {
 
 namespace {
 
-/// A warp or a block for each row; packs that fill rows and packs that do not; few rows,
-/// and many slabs of rows. Wider rows are tested in test_device_rows.cpp.
+/// These shapes need a warp or a block for each row, packs that fill rows or do not, and
+/// few rows or many slabs of rows. Wider rows are tested in test_device_rows.cpp.
 const std::vector<Shape> kShapes = {
     Shape{3, 5},    Shape{7, 64},   Shape{2, 1023}, Shape{2, 1024}, Shape{2, 1028},
     Shape{2, 2051}, Shape{2, 8200}, Shape{300, 36}, Shape{1000, 3}, Shape{3000, 4}};
@@ -129,7 +129,7 @@ TEST_CASE("Wide rows and tall columns are as exact as narrow ones",
 TEST_CASE("A causal softmax of wide rows covers the keys that each row sees",
           "[gpu][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
-    // Rows that see little: within a pack, within a warp's sweep, within a block's; one
+    // Rows that see few keys: within a pack, a warp's sweep or a block's sweep. Also a
     // wide row.
     const Shape shape = GENERATE(Shape{3, 8200}, Shape{3, 8201}, Shape{40, 1028},
                                  Shape{2, 1030, 40}, Shape{1100, 1100});
@@ -164,7 +164,7 @@ TEST_CASE("Root mean square norm of wide rows equals its definition", "[gpu][dev
     bench->fill(one, 1);
     const Tensor on_device = bench->upload(x);
     const Normalized got = bench->rms_norm(on_device, one, 0);
-    // The reference must be more exact than the result that is compared with it.
+    // The reference must be more exact than the tested result.
     using Exact = long double;
     const auto n = static_cast<Exact>(columns);
     Expected rstds({2}, dtype), y({2, columns}, dtype), dx({2, columns}, dtype);
@@ -240,7 +240,7 @@ TEST_CASE("An embedding's gradient is added in the order of the ids, few or many
     bench->embedding_backward(got, bench->upload(ids), bench->upload(dy));
     REQUIRE(bench->download(got) == expected);
 
-    // The second half of the vocabulary is a shard.
+    // The shard is the second half of the vocabulary.
     const std::int64_t first = vocabulary / 2;
     const Tensor shard = bench->upload(table.rows(first, vocabulary - first));
     bench->embedding_backward(shard, bench->upload(ids), bench->upload(dy),

@@ -7,14 +7,14 @@
 #include "src/device/ledger.hpp"
 #include "tests/gpu/device_support.hpp"
 
-// Streams and waiting: what the host asks for first happens first, also across devices,
-// and a wait can be ended.
+// Streams and waiting: operations run in the order in which the host asked for them, even
+// on several devices, and a wait can be ended.
 
 namespace lockstep::test {
 
 namespace {
 
-/// Keeps a stream busy, so that what comes after is late.
+/// Keeps a stream busy, so that later work is late.
 void keep_busy(Device& device, const Tensor& x, int times = 20) {
     for (int i = 0; i < times; ++i) {
         device.scale(x, 2);
@@ -42,7 +42,7 @@ TEST_CASE("A read from another device comes after the operations requested there
         writer->fill(there, round);
         reader->transfer(here, there);
         reader->transfer_combine(sum, there, Reduction::sum);
-        // The reads above must not see this, because the host asked for them first.
+        // The host asked for the reads first, so they must not see this value.
         writer->fill(there, -1);
         const HostTensor got = reader->download(here);
         for (const std::int64_t i : {std::int64_t{0}, count / 2, count - 1})
@@ -193,14 +193,14 @@ TEST_CASE("Devices that exist one after another take no more memory than one",
     double last = first;
     for (int device = 0; device < 10; ++device)
         last = free_after_product();
-    // Each workspace of cuBLAS would take 4 MiB or more.
+    // Each workspace of cuBLAS would need 4 MiB or more.
     REQUIRE(first - last < 20 << 20);
 }
 
 namespace {
 
-/// Returns the largest error of an element of a product, relative to its terms' absolute
-/// sum.
+/// Returns the largest error of a product's elements, relative to the sum of the
+/// magnitudes of the element's terms.
 double worst_error(const HostTensor& product, const HostTensor& a, const HostTensor& b) {
     const std::int64_t rows = a.shape().matrix_rows();
     const std::int64_t inner = a.shape().columns();
@@ -236,13 +236,13 @@ TEST_CASE("A product in TF32 has only the error of its operands' rounding",
             device.download(device.matmul(device.upload(a), device.upload(b))), a, b);
     };
 
-    // If an operand keeps 10 bits after the leading one, its error is at most one part in
-    // 2^10, with any rounding. A product of two has at most twice that, and its square.
-    // Both kinds of products are added up in f32.
+    // If an operand keeps 10 bits after the leading 1, any rounding makes an error of at
+    // most one part in 2^10. The error of a product is at most twice this error, plus its
+    // square. Both kinds of products are added up in f32.
     const double rounding = 0x1p-10;
     const double addition = static_cast<double>(inner) * 0x1p-23;
     CHECK(error_of_product(false) <= addition);
-    // cuBLAS may use TF32 or not; lesson_test.py checks that the emulation does.
+    // cuBLAS may use TF32 or not; lesson_test.py checks that the emulator does.
     CHECK(error_of_product(true) <= 2 * rounding + rounding * rounding + addition);
 }
 

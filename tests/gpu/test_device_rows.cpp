@@ -7,9 +7,9 @@
 #include "sim/device.hpp"
 #include "tests/gpu/device_support.hpp"
 
-// Rows of any length, at any address: each agrees with the simulator, and its bits depend
-// only on its own numbers. The lengths are those at which a kernel changes its method,
-// and those of rows that do not begin where a vector can be loaded.
+// Rows of any length, at any address. Each row agrees with the simulator, and its bits
+// depend only on its own numbers. At some lengths a kernel changes its method. With other
+// lengths, rows begin where no vector can be loaded.
 
 namespace lockstep::test {
 
@@ -18,7 +18,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// Operations whose result has a row, or a number, for each row of `a`.
+/// Operations that give a row, or a number, for each row of `a`.
 std::vector<NamedOperation> operations_by_row() {
     using B = Bench;
     using T = const Tensor;
@@ -27,7 +27,7 @@ std::vector<NamedOperation> operations_by_row() {
         x->fill(all, 4);
         return all;
     };
-    // Each row is a matrix of one query, which sees the first two thirds of the columns.
+    // Each row is a matrix with one query, which sees two thirds of the columns.
     const auto causal = [](B& x, T& a, TokenOrder order) {
         const std::int64_t columns = a.shape().columns();
         const TokenRows queries{order, 1, columns, columns * 2 / 3};
@@ -80,7 +80,7 @@ TEST_CASE("Rows at the widths where a kernel changes its method equal the simula
           "[gpu][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t per_pack = dtype == DType::f32 ? 4 : 2;
-    // One sweep of a block of 256, 512 or 1,024 threads ends at this limit.
+    // This is the limit of one sweep of a block of 256, 512 or 1,024 threads.
     const std::int64_t limit = GENERATE(2048, 4096, 8192) * per_pack;
     const std::int64_t columns = limit + GENERATE(-1, 0, 1);
     CAPTURE(columns);

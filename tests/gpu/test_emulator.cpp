@@ -1,5 +1,5 @@
-// Tests of the emulation of CUDA and cuBLAS that gpu/ is tested with. Each test runs in
-// its own process, because some of the checks end the process.
+// Tests the emulator of CUDA and cuBLAS, with which gpu/ is tested. Each test runs in its
+// own process, because some checks end the process.
 
 #include <chrono>
 #include <cmath>
@@ -27,7 +27,7 @@ __global__ void set_one(float* x, int i, float value) {
     x[i] = value;
 }
 
-/// Requires the message `text`, or a sanitizer's, which may come first.
+/// Requires that a process dies with the message `text`, or first with a sanitizer's.
 void dies_with(const std::string& text, lockstep::FunctionRef<void(int)> body) {
     const std::vector<Ended> ended = in_processes(1, body);
     const std::string& errors = ended[0].errors;
@@ -39,7 +39,7 @@ void dies_with(const std::string& text, lockstep::FunctionRef<void(int)> body) {
     REQUIRE((said || caught));
 }
 
-/// Returns an element of the right product.
+/// Returns an element of the correct product.
 template <typename T>
 T element(const std::vector<T>& a, const std::vector<T>& b, bool ta, bool tb, int m,
           int n, int k, int i, int j) {
@@ -80,8 +80,7 @@ cublasStatus_t batched(cublasHandle_t handle, int m, int n, int k, const double*
                                         step_c, count);
 }
 
-/// Three products whose results are side by side in the same columns; one row is left
-/// over.
+/// Three products with results side by side in the same columns. One row is not used.
 template <typename T>
 void check_batches() {
     const int m = 2, n = 3, k = 4, count = 3, ldc = 7;
@@ -305,7 +304,7 @@ TEST_CASE("freed memory is reused if the order of streams and events allows it",
 
 TEST_CASE("late use of freed memory on another stream meets the new contents",
           "[emulator]") {
-    /// Returns what the second stream reads from x, and the final value of y.
+    /// Returns the value that the second stream reads from x, and the last value of y.
     const auto use_late = [] {
         cudaStream_t first = new_stream(), second = new_stream();
         float *x = nullptr, *y = nullptr;
@@ -456,7 +455,7 @@ TEST_CASE("products in TF32 round their operands to 10 bits, ties away from zero
     REQUIRE(alone([](int) {
                 cublasHandle_t handle = nullptr;
                 expect(cublasCreate(&handle) == CUBLAS_STATUS_SUCCESS, "a handle");
-                const float step = 0x1p-10F;  // from 1 to the next TF32 number
+                const float step = 0x1p-10F;  // from 1 to the next number in TF32
                 const std::vector<float> a{1 + step / 2, -1 - step / 2, 1 + step / 2.1F,
                                            0x1.fffp0F,   INFINITY,      0x1p-130F};
                 const std::vector<float> tf32{1 + step, -1 - step, 1,

@@ -1,4 +1,4 @@
-// A GPU's host: memory, arithmetic, and copies that overlap with the GPU's work.
+// The host of a GPU: memory, arithmetic, and copies that overlap with the GPU's work.
 
 #include <algorithm>
 #include <stdexcept>
@@ -32,7 +32,7 @@ Tensor pinned(Device& host) {
     return host.empty({kCount}, DType::f32);
 }
 
-/// Checks that GPUs and simulator give a program's ranks the same numbers and bytes.
+/// Checks that a program's ranks get the same numbers and bytes from GPUs and simulator.
 void is_alike(int ranks, const Program& program) {
     if (!has_gpus_for(ranks)) SKIP(lacking_gpus(ranks));
     const RunReport real = make_forked_cluster(ranks)->run(program);
@@ -106,14 +106,14 @@ TEST_CASE("Copies of one direction run in order, after the operations requested 
         rank.keep("first", first);
         rank.keep("second", second.slice(0, 10));
         rank.keep("back", back);
-        // Memory that is given back is used again, and does not count as a step's memory.
+        // Released memory is used again, and does not count as memory of a step.
         for (int i = 0; i < 3; ++i) {
             const Tensor again = pinned(rank.host());
             device.start_copy(again, back).wait();
             rank.host().scale(again, i);
             rank.keep("again " + std::to_string(i), again);
         }
-        // A copy of nothing, which is not waited for.
+        // A copy of no elements.
         device.start_copy(first.slice(0, 0), there.slice(0, 0)).wait();
     });
 }

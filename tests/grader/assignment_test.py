@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Tests an assignment as its users see it. The handed-out files get no points, and the grade
-says what to do first. The reference gets all points within two minutes. Mistakes that must run
-as programs of their own lose the points that they must, and no more. The test `mistakes` tries
-all others.
+"""Tests an assignment as its users see it. The handed-out files get no points, and the grade says
+what to do first. The reference gets all points within two minutes. Some mistakes must run as
+separate programs; they lose exactly the right points. The test `mistakes` tries all other mistakes.
 
 Arguments: the program, the folder of the assignment's sources, "Assignment" or
 "ConfinedMistakes".
 
-The seed of sizes and values is 1, or LOCKSTEP_DRAW: try other seeds after a change of criteria.
+The seed of sizes and values is LOCKSTEP_DRAW, by default 1. Try other seeds after a change of
+criteria.
 """
 
 import filecmp
@@ -56,7 +56,7 @@ def said(report):
 
 
 class WorkFolder:
-    """The files that a student gets, and the same files after they are solved."""
+    """The files that a student gets, and later the solved files."""
 
     def setUp(self):
         self.folder = tempfile.mkdtemp()
@@ -92,7 +92,7 @@ class Assignment(WorkFolder, unittest.TestCase):
         solved = [name for name in names
                   if not filecmp.cmp(os.path.join(self.given, name),
                                      os.path.join(self.work, name), shallow=False)]
-        # The reference's files replace handed-out files and differ from all of them.
+        # Each of the reference's files replaces a handed-out file and differs from it.
         self.assertEqual(sorted(os.listdir(self.work)), sorted(names))
         self.assertTrue(solved)
         for name in os.listdir(os.path.join(SOURCES, "reference")):
@@ -147,8 +147,7 @@ class Assignment(WorkFolder, unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertEqual(report["earned"], report["points"])
         self.assertFalse(report["first"])
-        # The largest of all processes waited for: the grader, the compiler, the student's
-        # program.
+        # The grader, the compiler and the student's program count; the largest decides.
         largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         self.assertLess(largest, MOST_BYTES)
 
@@ -165,7 +164,7 @@ class ConfinedMistakes(WorkFolder, unittest.TestCase):
             solve.solve(SOURCES, folder, mistake.changes)
             folders.append(folder)
         grades = os.path.join(self.folder, "grades", "")
-        # Other tests run at the same time as this one.
+        # Grades one at a time, because other tests run at the same time.
         done = run("grade", SLUG, *folders, "--out", grades, "--format", "json",
                    "--at-once", "1", *DRAWN)
         self.assertEqual((done.returncode, done.stderr), (0, ""))

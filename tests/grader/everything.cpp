@@ -1,5 +1,5 @@
-// Tasks that together use everything that a rank's process can ask for. They run twice:
-// on virtual devices in one process, and with each rank in a process of its own.
+// Tasks that together make every request that a rank's process can make. They run twice:
+// on virtual devices in one process, and with one process for each rank.
 
 #include "src/comm/expect.hpp"
 #include "src/comm/mesh.hpp"
@@ -13,7 +13,7 @@ namespace lockstep {
 
 namespace {
 
-/// Runs, one after another, the operations that no layer below uses.
+/// Runs the operations that no layer below uses, one after another.
 void device_operations(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     Device& device = rank.device();
     const Tensor& x = in.tensor("x");  // (6, 8)
@@ -59,7 +59,7 @@ void device_operations(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     out.texts["words"] = "two lines\nof text";
 }
 
-/// The classes are sharded over the ranks, as for the loss of a sharded vocabulary.
+/// Shards the classes over the ranks, as for the loss of a sharded vocabulary.
 void shards(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     Device& device = rank.device();
     const Tensor& logits = in.tensor("x");
@@ -192,7 +192,7 @@ void communicate(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
         .recv(all.slice(0, x.elements()), (me + n - 1) % n)
         .start()
         .wait();
-    // Rank r sends one row to rank 0 and keeps the others.
+    // Rank r sends one row to rank 0 and keeps its other rows.
     std::vector<std::int64_t> sent(static_cast<std::size_t>(n), 0);
     std::vector<std::int64_t> received(static_cast<std::size_t>(n), me == 0 ? 1 : 0);
     sent[static_cast<std::size_t>(me)] = n;

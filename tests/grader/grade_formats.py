@@ -1,5 +1,5 @@
-"""Data that describe what Gradescope, PrairieLearn, readers of JUnit XML and our own README ask
-of a grade's file, and a check of a file against them. check(format, bytes) raises Refused."""
+"""The rules for grade files of Gradescope, of PrairieLearn, of readers of JUnit XML and of our
+README, as data. check(format, bytes) raises Refused if a file breaks a rule."""
 import json
 import re
 import xml.etree.ElementTree as ElementTree
@@ -111,9 +111,9 @@ OWN = {
 }
 
 # https://github.com/jenkinsci/xunit-plugin/blob/master/src/main/resources/org/jenkinsci/
-# plugins/xunit/types/model/xsd/junit-10.xsd, against which pytest tests its own reports.
-# For each element: its attributes, and the elements in it. The schema lets counts be any text;
-# here they must be counts.
+# plugins/xunit/types/model/xsd/junit-10.xsd, with which pytest tests its reports. Maps each element
+# to its attributes and inner elements. In the schema counts may be any text. Here they must be
+# numbers.
 COUNT = re.compile(r'[0-9]+')
 SECONDS = re.compile(r'(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]*)?')
 WORDS = re.compile(r'.*', re.DOTALL)
@@ -152,8 +152,8 @@ def is_number(value):
 
 
 def check_plain(text, where):
-    """Refuses control characters: PostgreSQL's jsonb cannot store NUL; terminals obey the
-    others."""
+    """Refuses control characters: PostgreSQL's jsonb cannot store NUL, and terminals obey the other
+    ones."""
     found = re.search('[\x00-\x09\x0b-\x1f\x7f-\x9f]', text)
     demand(not found, f'{where}: a control character')
 
@@ -281,7 +281,7 @@ def check_element(element):
 
 
 def check_counts(element):
-    """Checks the counts of one suite, or of all suites together."""
+    """Checks the counts of one suite or of all suites."""
     cases = list(element.iter('testcase'))
     counted = {'tests': len(cases)}
     for name, tag in (('failures', 'failure'), ('errors', 'error'), ('skipped', 'skipped')):

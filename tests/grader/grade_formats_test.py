@@ -1,5 +1,5 @@
-"""Checks every sample report, in every format, against the formats' documents, and tests
-that the check itself refuses wrong files. Usage: grade_formats_test.py PRINT_GRADES"""
+"""Checks every sample report, in every format, against the formats' rules. Also tests that the
+check refuses wrong files. Usage: grade_formats_test.py PRINT_GRADES"""
 import json
 import subprocess
 import sys
@@ -13,7 +13,7 @@ GRADES = {}
 
 
 def of_json(name, change):
-    """Returns the sample as JSON after the change."""
+    """Returns the sample, changed, as JSON."""
     document = json.loads(GRADES[name])
     change(document)
     return json.dumps(document, ensure_ascii=False).encode()
@@ -29,7 +29,7 @@ class SamplesTest(unittest.TestCase):
     def test_every_sample_is_valid(self):
         for name, data in GRADES.items():
             if name == 'stopped.gradescope':
-                continue  # nothing may take it for a grade
+                continue  # must not be valid as a grade
             with self.subTest(name):
                 check(name.rpartition('.')[2], data)
 
@@ -57,7 +57,7 @@ class SamplesTest(unittest.TestCase):
 
 
 class SelfCheckTest(unittest.TestCase):
-    """Documents with a mistake in one place."""
+    """Each document has a mistake in one place."""
 
     def refuses(self, format_name, data, why):
         with self.assertRaisesRegex(Refused, why):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Grades a course's submissions in one command: folders and .zip files. There are one report
-each and a table, with the same points as if each were graded separately.
+"""Grades a course's submissions, folders and .zip files, in one command. It makes a table and one
+report for each, with the same points as if each were graded separately.
 
 Arguments: the program, the folder of the assignment's sources.
 """
@@ -44,7 +44,7 @@ class GradeMany(unittest.TestCase):
         return shutil.copytree(source, os.path.join(self.all, name))
 
     def zip_of(self, name, entries):
-        """Writes an archive. Entries are names in it and their bytes, or (mode, bytes)."""
+        """Writes an archive. An entry is a name and its bytes, or (mode, bytes)."""
         path = os.path.join(self.all, name)
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             for where, data in entries:
@@ -170,7 +170,7 @@ class GradeMany(unittest.TestCase):
         self.assertEqual(list(self.table()), ["ada", "grace, =b", "alan"])
         self.assertEqual({name: self.written_at(name) for name in before}, before)
 
-        # A changed submission is graded again, and so is one without a report or without points.
+        # A submission is graded again if it has changed, or has no report or no points.
         solve.solve(SOURCES, ada)
         os.remove(os.path.join(self.out, "grace, =b.json"))
         path = os.path.join(self.out, "grades.csv")

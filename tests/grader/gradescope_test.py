@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The package for Gradescope has all that it needs, has no solutions, and grades a submission.
+"""The package for Gradescope is complete, has no solutions, and grades a submission.
 
-Arguments: the program, its build folder, the project's root. Programs that setup.sh would
-build are taken from the build folder.
+Arguments: the program, its build folder, the project's root. The build folder has the programs that
+setup.sh would build.
 """
 
 import json
@@ -46,7 +46,7 @@ class Gradescope(unittest.TestCase):
             os.mkdir(os.path.join(self.folder, name))
 
     def grade(self):
-        """Returns the results of a run, without a network if the network can be taken away."""
+        """Returns the results of a run. If possible, the run has no network."""
         alone = ["unshare", "-n"] if os.geteuid() == 0 and shutil.which("unshare") else []
         script = os.path.join(self.folder, "source/run_autograder")
         done = subprocess.run([*alone, script], capture_output=True, text=True, check=False,

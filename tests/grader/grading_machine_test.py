@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""If the machine lacks something, there is no grade. If it has it, in any folder, there is one.
+"""If the machine lacks something, there is no grade. If it has it, in any folder, there is a grade.
 
 Arguments: the program, the folder of the assignment's sources.
 """
@@ -56,7 +56,7 @@ class Machine(unittest.TestCase):
                              f'mount -t tmpfs -o noexec none {self.spare} && exec "$@"', "sh")
 
     def make_compiler(self, before):
-        """Returns one of its own folder, which does that before it is g++."""
+        """Returns a compiler in a folder of its own. It runs the commands `before`, then g++."""
         compiler = os.path.join(self.folder, "gcc/bin/g++")
         os.makedirs(os.path.dirname(compiler))
         with open(compiler, "w", encoding="utf-8") as file:

@@ -1,5 +1,5 @@
-// Tasks that attack the grader, or look as if they did. Each rank's process runs them
-// with limits on all that it may use.
+// Tasks that attack the grader, or look like attacks. Each rank runs them in a process
+// with limits on everything that it may use.
 
 #include <csignal>
 #include <cstdio>
@@ -203,12 +203,12 @@ Tasks of_the_device() {
     };
 }
 
-/// Attacks that are possible only in a run of shapes.
+/// Attacks that need a run without numbers.
 Tasks with_shapes_only() {
     return {
         {"works far out",
          [](Rank& rank, const TaskInputs&, TaskOutputs& out) {
-             // 6 GB; the range is beyond 4 GB.
+             // The tensor has 6 GB; the range begins beyond 4 GB.
              const std::int64_t elements = std::int64_t{3} << 30;
              const Tensor flat = rank.device().empty({elements}, DType::bf16);
              const Tensor range = flat.slice(elements - 8, 8);

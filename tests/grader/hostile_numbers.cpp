@@ -58,7 +58,7 @@ RankTask hostile_task() {
                 values.set(i, static_cast<double>(i % 5));
         return TaskTensor{values};
     };
-    // In the order of their handles.
+    // The inputs are in the order of their handles.
     return {"hostile numbers",
             {{"1", given(DType::f64, kGiven)},
              {"2", given(DType::f64, kGiven)},
@@ -72,7 +72,7 @@ RankTask hostile_task() {
 
 namespace {
 
-/// A rank's process that has written all that it will write.
+/// A rank's process. Its messages are known from the beginning.
 class Written final : public RankProcess {
   public:
     explicit Written(const Script& messages) {
@@ -110,7 +110,7 @@ class Written final : public RankProcess {
             if (!far.send(message)) break;  // the other end is closed
         ::shutdown(ends_[1], SHUT_WR);
     }
-    /// Reads the answers, so that there is room for more.
+    /// Reads the answers, so that the line has room for more.
     void drain() {
         std::array<char, 1 << 14> answers;
         while (::recv(ends_[1], answers.data(), answers.size(), 0) > 0) {
@@ -132,7 +132,7 @@ Ended run_of(const std::vector<Script>& scripts, std::chrono::seconds longest) {
     options.workers = 1;
     options.check = sim::CheckLevel::full;
     options.trace = true;
-#ifdef __SANITIZE_ADDRESS__  // which does not know the stacks of fibers
+#ifdef __SANITIZE_ADDRESS__  // it does not know fibers' stacks
     options.executor = sim::ExecutorKind::threads;
 #endif
     static const RankTask task = hostile_task();

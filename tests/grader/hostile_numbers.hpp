@@ -13,11 +13,11 @@
 
 namespace lockstep::test {
 
-/// Writes what a rank's process would write to the grader, without the process. It knows
-/// the grader's tensors only by their handles, and may claim anything about them.
+/// Writes the tensors of messages like a rank's process. Such a process knows the
+/// grader's tensors only by their handles, and may claim anything about them.
 class ToldTensors final : public TensorNames {
   public:
-    /// What is written instead of the message's tensors, by their places in the message.
+    /// What is written in place of the message's tensors, by place in the message.
     std::map<int, TensorOnWire> instead;
     /// The tensors written so far.
     std::vector<TensorOnWire> told;
@@ -38,7 +38,7 @@ Message message(lessons::RankRequest request, const T&... values) {
     return [=](WireWriter& out) { out(request, values...); };
 }
 
-/// Returns the request for the operation on the device.
+/// Returns the request for an operation on the device.
 template <typename Op>
 Message operation_of(const Op& operation) {
     return message(lessons::RankRequest::operation, MemoryCategory::workspace,
@@ -58,19 +58,19 @@ void put(std::string& bytes, std::size_t at, Number number) {
     std::memcpy(bytes.data() + at, &number, sizeof number);
 }
 
-/// The inputs of a task on each rank: one tensor of each type and an empty one, with
-/// these handles.
+/// The inputs of a task on each rank. There is one tensor of each type, and an empty one.
+/// These are their handles.
 // NOLINTNEXTLINE(readability-identifier-naming): these are used as numbers.
 enum Handle : std::int64_t { kReal = 1, kOther, kSingle, kWhole, kHalf, kEmpty };
-inline constexpr std::int64_t kGiven = 1024;  ///< elements of each
+inline constexpr std::int64_t kGiven = 1024;  ///< the number of elements of each
 lessons::RankTask hostile_task();
 DType dtype_of(std::int64_t handle);
 
 /// One request of each kind, as programs make it.
 struct Request {
     std::string name;
-    /// The messages of rank `rank` of two before it returns. The request is message
-    /// `place`.
+    /// The messages of rank `rank`, of two ranks, before it returns. Message `place` is
+    /// the request.
     std::function<std::vector<Message>(int rank)> script;
     std::size_t place = 0;
 };
@@ -79,22 +79,22 @@ std::vector<Request> other_requests();
 /// Returns the last message of a rank.
 Message nothing_left();
 
-/// Why a run ended; none if it completed. Exceptions that no program may throw into the
-/// grader are not caught.
+/// Why a run ended; none if it completed. Does not catch exceptions that a program must
+/// not cause in the grader.
 using Ended = std::optional<std::string>;
 /// The messages of one rank.
 using Script = std::vector<std::string>;
-/// Returns these messages and then the last one.
+/// Returns these messages, followed by the last message of a rank.
 Script script_of(const std::vector<Message>& messages);
 Ended run_of(const std::vector<Script>& scripts,
              std::chrono::seconds longest = std::chrono::seconds{1000});
 
 /// Makes runs and counts how many complete. The test fails if a run ends without a
-/// message, or if memory grows beyond what such small runs take.
+/// message, or if memory grows more than such small runs need.
 class Runs {
   public:
     void make(const std::vector<Script>& scripts, const std::string& what);
-    /// Checks that most runs ended early: otherwise the grader looked at no number.
+    /// Checks that most runs ended early: the grader must look at the numbers.
     void check() const;
 
   private:

@@ -1,5 +1,5 @@
-// Requests as programs make them. The length of each text in them is that of some
-// numbers, so that numbers begin at multiples of 8.
+// Requests as programs make them. Each text in them is as long as one or more numbers, so
+// numbers begin at multiples of 8.
 
 #include <bit>
 
@@ -11,7 +11,7 @@ using namespace lessons;
 
 namespace {
 
-/// Returns elements [64 place, …) of one of the grader's tensors.
+/// Returns a part of one of the grader's tensors, from element 64 place on.
 Tensor part_of(Handle handle, DType dtype, std::int64_t place, const Shape& shape) {
     constexpr std::int64_t kEach = 64;
     return tensor_of(handle, dtype, {kGiven})
@@ -209,7 +209,7 @@ void add_losses(std::vector<Request>& to) {
                                                whole(3, {8}), whole(0, {6, 1}), true}));
 }
 
-// Requests that are not calls of the device. Works and communicators are numbered from 1.
+// Requests that are no calls of the device. Works and communicators are numbered from 1.
 
 // The analyzer does not follow functions in lists.
 // NOLINTBEGIN(clang-analyzer-cplusplus.NewDeleteLeaks)

@@ -36,7 +36,7 @@ std::vector<std::string> HostileProgram::left_over() const {
     std::vector<std::string> found;
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
         std::ifstream words(entry.path() / "cmdline");
-        // A process may end while its words are read; getline() then finds the end of the
+        // If a process ends while its words are read, getline() finds the end of the
         // file.
         std::string text;
         std::getline(words, text);

@@ -8,25 +8,25 @@
 
 namespace lockstep::test {
 
-/// The result of hostile_program.cpp, started with a word that says what it does.
+/// The result of hostile_program.cpp. The program's first word says what it does.
 struct Outcome {
     lessons::Ending ending;
     std::string output;
     std::string sentence;
 };
 
-/// A program that does what a student's program must not. It is built once for all tests.
+/// A program that does what students' programs must not do. It is built only once.
 class HostileProgram {
   public:
     /// Throws std::runtime_error if the program cannot be built.
     HostileProgram();
 
     const std::filesystem::path& folder() const { return folder_.path(); }
-    /// Returns the program's plan. All of its processes have the mark among their words.
+    /// Returns the program's plan. Its processes have the mark as a word.
     lessons::ConfinedPlan plan(const std::string& what,
                                const lessons::Confinement& confinement) const;
     Outcome run(const std::string& what, const lessons::Confinement& confinement) const;
-    /// Returns the program's processes that still run.
+    /// Returns those processes of the program that still run.
     std::vector<std::string> left_over() const;
 
   private:
@@ -35,9 +35,9 @@ class HostileProgram {
 
 const HostileProgram& hostile_program();
 
-/// Limits for tests: 256 MiB, and more time than a slow and busy machine needs.
+/// Limits for tests: 256 MiB, and more time than slow and busy machines need.
 lessons::Confinement patient();
-/// The same, with a second of processor time, for programs that never end.
+/// The same limits, but one second of processor time, for programs that never end.
 lessons::Confinement tight();
 
 }  // namespace lockstep::test

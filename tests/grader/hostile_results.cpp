@@ -1,11 +1,11 @@
-// Pushes hostile results through every criterion of an assignment: whatever a student's
-// program could leave fails a criterion, and stops none.
+// Passes hostile results to every criterion of an assignment. Such results may fail a
+// criterion, but must not stop it.
 //
 // usage: hostile_results SLUG FILES DATA ROUNDS
 //
 // FILES has the solutions' files that are not C++ (mistakes.py), DATA is the folder of
-// the grader's own data. For each criterion and round, one place of the reference's
-// results is changed. The rest is right, so the change gets far into the criterion.
+// the grader's own data. Each round of each criterion changes one place of the
+// reference's results. The rest is right, so the change gets far into the criterion.
 
 #include <cstdio>
 #include <cstdlib>
@@ -73,7 +73,7 @@ double odd_value(Dice& dice) {
     return values[dice.below(values.size())];
 }
 
-/// Returns the nearest i32 to a value.
+/// Returns the value as an i32: within the range of i32, and truncated.
 double as_integer(double value) {
     if (!(value >= -2147483648.0)) return -2147483648.0;
     return value > 2147483647 ? 2147483647 : std::trunc(value);
@@ -90,7 +90,7 @@ void change_values(HostTensor& tensor, Dice& dice) {
         if (all || i == place) tensor.set(i, value);
 }
 
-/// Changes the tensor and returns what it changed.
+/// Changes the tensor and returns what was changed.
 std::string change(HostTensor& tensor, Dice& dice) {
     switch (dice.below(3)) {
         case 0:
@@ -129,7 +129,7 @@ std::string change(std::string& text, Dice& dice) {
     }
 }
 
-/// Changes or removes one named thing.
+/// Changes or removes one of the named things.
 template <typename Things>
 std::string change_one(Things& things, const std::string& kind, Dice& dice) {
     if (things.empty()) return "";
@@ -144,10 +144,10 @@ std::string change_one(Things& things, const std::string& kind, Dice& dice) {
     return fmt::format("{} '{}' {}", kind, name, what);
 }
 
-/// The student's work with one change in the results of one run.
+/// The student's work. The results of one run have a change.
 class ChangedWork final : public StudentWork {
   public:
-    /// The criterion makes `runs` runs; one of them is changed.
+    /// The criterion makes `runs` runs. One of them has a change.
     ChangedWork(StudentWork& work, std::uint64_t seed, std::size_t runs)
         : work_(work), dice_(seed), changed_run_(runs == 0 ? 0 : dice_.below(runs)) {}
 
@@ -192,7 +192,7 @@ class ChangedWork final : public StudentWork {
     std::string story_;
 };
 
-/// The student's work, which counts the runs that a criterion makes of it.
+/// The student's work. Counts the runs that a criterion makes of it.
 class CountedWork final : public StudentWork {
   public:
     explicit CountedWork(StudentWork& work) : work_(work) {}
@@ -214,8 +214,8 @@ class Trial {
     Trial(const Assignment& assignment, StudentWork& work, GradingSide own)
         : assignment_(assignment), work_(work), own_(std::move(own)) {}
 
-    /// Returns whether nothing stopped the criterion in all rounds, and some rounds
-    /// failed it. The reference must pass it first.
+    /// Returns whether no round stopped the criterion and some rounds failed it. The
+    /// unchanged reference must pass.
     bool run_all(const Criterion& criterion, std::uint64_t rounds) {
         CountedWork counted(work_);
         if (!is_right(criterion, counted)) return false;
@@ -235,7 +235,7 @@ class Trial {
     }
 
   private:
-    /// Returns whether nothing stopped the criterion.
+    /// Returns whether the criterion gave a judgement.
     bool run(const Criterion& criterion, std::uint64_t seed, std::size_t runs) {
         ChangedWork changed(work_, seed, runs);
         try {

@@ -2,7 +2,7 @@
 
 namespace lockstep::test {
 
-/// A program whose first word says what it does, and whose second marks its processes.
+/// A program. Its first word says what it does, and its second word marks its processes.
 constexpr const char* kHostileSource = R"cpp(
 #include <cerrno>
 #include <csignal>

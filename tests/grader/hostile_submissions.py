@@ -1,10 +1,9 @@
-"""Submissions to ring-all-reduce that attack the grader, or look as if they did, and
-their grades.
+"""Submissions to ring-all-reduce that attack the grader, or look like attacks, and their grades.
 
-SUBMISSIONS has them by name. Sources are made from the reference's ring.cpp. The test replaces
-@OUTSIDE@, @NEIGHBOUR@, @REFERENCE@, @TEMPORARY@ and @GRADING@ by the paths of files with a
-secret, @OWN@ by a text of the submission itself, and @RETURNED@ by the number with which a rank
-says that it has returned.
+SUBMISSIONS maps names to submissions. Their sources are made from the reference's ring.cpp. In the
+sources, the test replaces @OUTSIDE@, @NEIGHBOUR@, @REFERENCE@, @TEMPORARY@ and @GRADING@ by the
+paths of files with a secret. It replaces @OWN@ by a text of the submission, and @RETURNED@ by the
+number with which a rank says that it has returned.
 """
 
 import os
@@ -21,12 +20,12 @@ NOT_SHOWN = "No such file or directory|Permission denied|file not found"
 @dataclass
 class Submission:
     earned: int
-    ring: Callable[[str], str]  # the reference's ring.cpp, changed
-    says: str = "."             # a regular expression that its report must match somewhere
+    ring: Callable[[str], str]  # changes the reference's ring.cpp
+    says: str = "."             # a regular expression that must match in the report
     built: bool = True
-    slow: bool = False          # it uses up a limit
+    slow: bool = False          # whether it uses up a limit
     in_all_formats: bool = False
-    prepare: Optional[Callable[[str], None]] = None  # called with its folder
+    prepare: Optional[Callable[[str], None]] = None  # called with the submission's folder
     files: dict = field(default_factory=dict)
 
 
@@ -80,7 +79,7 @@ SIGNATURES = ["reduce_scatter(Rank& rank, const Tensor& buffer)",
 
 
 def begins(code, functions=SIGNATURES):
-    """Makes these functions begin with the code and continue correctly."""
+    """Lets these functions begin with the code, and continue correctly."""
     def change(reference):
         for signature in functions:
             assert reference.count(f"void {signature} {{") == 1
@@ -90,40 +89,40 @@ def begins(code, functions=SIGNATURES):
 
 
 def ends(code):
-    """Makes all_reduce run only the code."""
+    """Lets all_reduce run only the code."""
     return begins(f"{code} return;", SIGNATURES[2:])
 
 
 def starts(code):
-    """Makes the file begin with the code."""
+    """Lets the file begin with the code."""
     return lambda reference: f"{HEADERS}{code}\n{reference}"
 
 
 def refuses(*calls):
-    """Makes all_reduce begin with calls that must fail; the rest is correct."""
+    """Lets all_reduce begin with calls that must fail, and continue correctly."""
     return begins("".join(f"refused({call.split('(')[0]!r}, {call});\n".replace("'", '"')
                           for call in calls), SIGNATURES[2:])
 
 
 def numbered(*names):
-    """Tries system calls by name, which must fail; their arguments could do harm."""
+    """Tries named system calls with harmful arguments. They must fail."""
     return refuses(*(f"syscall(SYS_{name}, {arguments})" for name, arguments in names))
 
 
 def tells(*paths):
-    """Makes each function throw the text that it could read."""
+    """Lets each function throw the text that it could read."""
     return begins("throw std::runtime_error("
                   + " + ".join(f'read_from("{path}")' for path in paths) + ");")
 
 
 def reads_none(*paths):
-    """A submission whose every read was refused."""
+    """A submission. The system refuses each of its reads."""
     refused = r"(cannot read: [^;]*;[^c]*){%d}" % len(paths)
     return Submission(NOTHING, tells(*paths), refused)
 
 
 def source(make):
-    """A submission whose ring.cpp is what make(path) creates."""
+    """A submission. make(path) creates its ring.cpp."""
     def prepare(folder):
         path = os.path.join(folder, "ring.cpp")
         os.remove(path)
@@ -158,7 +157,7 @@ def same(reference):
     return reference
 
 
-# Texts that could do harm if read as more than text, in terminals, browsers, tables or XML.
+# Texts that could do harm if terminals, browsers, tables or XML do not read them as plain text.
 TEXT = (r'"\x1b[2J\x1b]0;title\x07<script>alert(1)</script>&amp;]]><!-- =cmd|\'C\'!A0 \",\n,'
         r'\xe2\x80\xae gnp \xff\xfe \xed\xa0\x80 \xc0\x80 \r\b\x7f"')
 
@@ -422,7 +421,7 @@ READS = {
     "reads the system's files": reads_none(
         "/etc/passwd", "/etc/shadow", "/etc/hostname", "/proc/self/environ", "/proc/self/maps",
         "/proc/cpuinfo", "/sys/kernel/notes", "/dev/urandom"),
-    # A program can report what it can read. So the reads above were really refused.
+    # A program can report a text that it can read. So the system really refused the reads above.
     "reads its own file": Submission(
         NOTHING, lambda reference: "//@OWN@\n" + tells("./ring.cpp")(reference), "@OWN@"),
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Grades submissions that attack the grader as a course. Each gets a valid report and the points
-that it must get. No secret is in any report, and no process and no file remains. Runs as the
-current user; if that is root, also as a normal user.
+"""Grades, as a course, submissions that attack the grader. Each must get a valid report and the
+right points. No report may have a secret, and no process or file may remain. Runs as the current
+user. If the current user is root, also runs as a normal user.
 
-Arguments: the grader, the folder of the assignment's sources, and those of unittest.
+Arguments: the grader, the folder of the assignment's sources, and unittest's arguments.
 """
 
 import glob
@@ -40,7 +40,7 @@ def number_of_returned():
 
 
 class Place:
-    """A copy of the grader that any user can read, secrets, and a folder for temporary files."""
+    """A copy of the grader that any user can read, secrets, and a temporary folder."""
 
     def __init__(self, folder, user):
         self.folder, self.user = folder, user
@@ -80,7 +80,7 @@ class Place:
                               **self.identity)
 
     def add(self, name, ring, files=()):
-        """Makes the folder of a submission and returns it."""
+        """Makes the folder of a submission, and returns the folder."""
         folder = os.path.join(self.all, name)
         shutil.copytree(os.path.join(self.folder, "solved"), folder)
         for file, text in {**dict(files), "ring.cpp": ring}.items():
@@ -95,7 +95,7 @@ class Place:
         return text
 
     def give_away(self):
-        """Makes all files belong to the grading user, except sources that no user can open."""
+        """Gives the grading user all files except sources that no user can open."""
         if not IS_ROOT:
             return
         for folder, _, files in os.walk(self.folder):
@@ -106,7 +106,7 @@ class Place:
 
 
 class Graded:
-    """Tests submissions as one user: if `slow`, those that use up a limit, otherwise the rest."""
+    """Tests submissions as one user: if `slow`, those that use up a limit; otherwise the rest."""
     user = os.geteuid()
     slow = False
 
@@ -208,7 +208,7 @@ exec /usr/local/lib/lockstep/lockstep-grader "$@"
 
 
 class Installed(unittest.TestCase):
-    """Tests with the kit among the system's libraries, in a mount namespace of its own."""
+    """Tests with the kit among the system's libraries, in a separate mount namespace."""
 
     def setUp(self):
         if subprocess.run(["unshare", "-m", "true"], check=False).returncode != 0:

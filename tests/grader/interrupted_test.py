@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A grading that a signal ends at any moment leaves no process and no temporary file.
+"""If a signal ends a grading at any moment, no process and no temporary file may remain.
 
 Arguments: the program, the folder of the assignment's sources.
 """
@@ -49,7 +49,7 @@ class Interrupted(unittest.TestCase):
             file.write("#include <unistd.h>\n" + changed)
 
     def interrupt(self, number, seconds, *words):
-        """A Ctrl-C reaches the whole group, as in a terminal."""
+        """Sends a Ctrl-C to the whole group, as a terminal does."""
         with subprocess.Popen([PROGRAM, "grade", SLUG, *words], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, start_new_session=True,
                               preexec_fn=heed_signals,

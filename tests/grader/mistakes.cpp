@@ -1,12 +1,12 @@
-// Judges the solutions of an assignment in this process: the reference loses nothing;
-// each mistaken copy loses what mistakes.txt says and gets its sentence.
+// Judges the solutions of an assignment in this process. The reference must lose nothing.
+// Each mistaken copy must lose the points that mistakes.txt says, and get its sentence.
 //
 // usage: mistakes SLUG FILES DATA [tell]
 //
 // FILES has the solutions' files that are not C++ (mistakes.py), DATA is the folder of
 // the grader's own data. The seed of sizes and values is 1, or LOCKSTEP_DRAW. With
-// `tell`, the program prints a line of JSON with the messages about each mistake, for
-// authors of criteria or mistakes. It then checks nothing.
+// `tell`, the program checks nothing. It prints a line of JSON with the messages about
+// each mistake, for authors of criteria or mistakes.
 
 #include <algorithm>
 #include <cstdio>
@@ -29,7 +29,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Returns whether the text contains the parts of `pattern` between "...", in this order.
+/// Returns whether the text contains the parts of `pattern` between "...", in order.
 bool fits(const std::string& text, const std::string& pattern) {
     std::size_t place = 0;
     for (std::size_t begin = 0; begin <= pattern.size();) {
@@ -51,10 +51,10 @@ std::string in_one_line(std::string text) {
 /// A solution's files that are not C++, by name.
 using Files = std::map<std::string, std::string>;
 
-/// The criteria's judgement of a solution.
+/// The judgements of all criteria about a solution.
 struct Judged {
     std::vector<std::string> lost;
-    std::string said;  ///< by the first that lost points
+    std::string said;  ///< by the first criterion that lost points
     nlohmann::json all = nlohmann::json::array();
 };
 
@@ -79,7 +79,7 @@ Judged judge_all(const Assignment& assignment, StudentWork& work,
     return judged;
 }
 
-/// Returns whether a solution lost the points and got the message that it must.
+/// Returns whether a solution lost the right points and got the right message.
 bool check(const Solution& solution, const Judged& judged) {
     std::vector<std::string> expected = solution.loses;
     std::ranges::sort(expected);

@@ -1,4 +1,4 @@
-"""Processes that a grading leaves running become children of the test that adopts orphans."""
+"""Lets a test adopt orphans: processes that a grading leaves running become its children."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ def adopt_orphans():
 
 
 def children_left(patience_seconds=100):
-    """Waits for children to end; returns the words of those that still run."""
+    """Waits for children to end. Returns the command lines of children that still run."""
     deadline = time.monotonic() + patience_seconds
     while time.monotonic() < deadline:
         try:

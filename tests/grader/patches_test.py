@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each mistake in a mistakes.txt gets a message of one sentence, and none is overlooked.
+"""For each mistake in a mistakes.txt there is a message of one sentence.
 
 Arguments: the folder of assignments.
 """
@@ -53,7 +53,7 @@ class Patches(unittest.TestCase):
         self.assertEqual(self.patched(RIGHT), "begin;\nadd;\nadd;\nmax_add;\nend;\n")
 
     def test_lines_are_whole_and_end(self):
-        # "add;" is also in "max_add;"; the source's last line and the patch's have no line end.
+        # "max_add;" contains "add;". The last lines of source and patch have no line end.
         self.assertEqual(self.patched(RIGHT.replace(" begin;\n", "").rstrip("\n")),
                          "begin;\nadd;\nadd;\nmax_add;\nend;\n")
 

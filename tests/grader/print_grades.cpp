@@ -1,4 +1,4 @@
-// Writes every sample report in every format: DIR/SAMPLE.FORMAT.
+// Writes every sample report in every format, as DIR/SAMPLE.FORMAT.
 #include <cstdio>
 #include <exception>
 

@@ -95,12 +95,12 @@ std::string hostile_text() {
     for (int byte = 0; byte < 256; ++byte)
         text += static_cast<char>(byte);
     text += "\x1b[2J\x1b]0;owned\x07";
-    text += "\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80\xf0\x9f";  // overlong, surrogate, cut
+    text += "\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80\xf0\x9f";  // invalid UTF-8
     text +=
         "\xe2\x80\xae"
         "drawkcab\xef\xbf\xbe\xef\xbf\xbf\xc2\x9b"
         "31m";
-    text += "\xe5\xad\xa6\xf0\x9f\x98\x80 e\xcc\x81 end";  // and some valid ones
+    text += "\xe5\xad\xa6\xf0\x9f\x98\x80 e\xcc\x81 end";  // and valid characters
     return text;
 }
 

@@ -1,4 +1,4 @@
-// Reports at every stage of grading, and reports of programs whose texts no format likes.
+// Reports at every stage of grading, and with texts that are difficult in formats.
 #pragma once
 
 #include <string>
@@ -12,23 +12,23 @@ namespace lockstep::test {
 /// Nothing is judged yet.
 lessons::GradeReport sample_grade();
 
-/// The first criteria have these marks; the rest is not judged.
+/// The first criteria have these marks; the other criteria are not judged.
 lessons::GradeReport sample_grade(const std::vector<lessons::Mark>& marks);
 
-/// The same program, which could not be built.
+/// The grade of a program that could not be built.
 lessons::GradeReport sample_of_failed_build();
 
-/// Every byte, escape sequences, mark-up, broken UTF-8, text that runs backwards.
+/// Returns every byte, escape sequences, mark-up, broken UTF-8, text that runs back.
 std::string hostile_text();
 
-/// hostile_text() in place of every text.
+/// Returns a report with hostile_text() in place of every text.
 lessons::GradeReport hostile_grade();
 
-/// A hundred criteria with texts of the greatest length shown, in characters that every
-/// format writes as several.
+/// A hundred criteria. Their texts have the greatest length that is shown, and every
+/// format writes each of their characters as several characters.
 lessons::GradeReport longest_grade();
 
-/// All of these and some more, by name.
+/// Returns all of these reports and some more, by name.
 std::vector<std::pair<std::string, lessons::GradeReport>> sample_grades();
 
 }  // namespace lockstep::test

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A student's way through an assignment with an installed copy: a folder, its own build, the
-public test, a timeline, a grade.
+"""The steps of a student with an installed copy: a folder, its own build, the public test, a
+timeline, a grade.
 
 Arguments: the build folder, the folder of the assignment's sources, the compiler's command.
 """
@@ -46,7 +46,7 @@ class Student(unittest.TestCase):
         self.assertNotIn("warning:", done.stdout)
 
     def words_of_run(self):
-        """Returns the commands that the handout says to type, in both languages."""
+        """Returns the commands that the handout asks the student to type, in both languages."""
         typed = []
         for name in ("README.md", "README.zh.md"):
             with open(os.path.join(self.work, name), encoding="utf-8") as file:

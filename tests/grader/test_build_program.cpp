@@ -17,7 +17,7 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
-/// Builds a program of one file; returns the failure, none if the build succeeds.
+/// Builds a program of one file. Returns the failure; none if the build succeeds.
 std::optional<BuildFailure> build(const std::string& text, BuildPlan plan = {}) {
     const test::TemporaryFolder folder;
     folder.file("ring.cpp", text);

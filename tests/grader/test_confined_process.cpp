@@ -34,7 +34,7 @@ Outcome run(const std::string& what, const Confinement& confinement = patient())
     return hostile_program().run(what, confinement);
 }
 
-/// Only limits, as on a system without filters.
+/// Returns only limits, as on a system without filters.
 Confinement unfiltered(int processes = 0) {
     Confinement confinement = patient();
     confinement.only_computes = false;
@@ -156,13 +156,13 @@ TEST_CASE("A program can start no process, with a filter or without",
     }
     CHECK(hostile_program().left_over().empty());
     const Outcome daemon = run("daemon", confinement);
-    // The fork fails, so no parent exits: the program itself continues and is stopped.
+    // The fork fails, so no parent exits. The program itself continues and is stopped.
     CHECK(daemon.ending.cause == EndedBy::wall_limit);
     CHECK(hostile_program().left_over().empty());
 }
 
 TEST_CASE("All processes that a program starts end with it", "[grader][confined]") {
-    // Many more than it makes: other tests may run fork bombs of the same user.
+    // The limit is high, because other tests of this user may run fork bombs.
     const Outcome daemon = run("daemon", unfiltered(500));
     CHECK(daemon.ending.succeeded());
     CHECK_THAT(daemon.output, Equals("daemon\n"));
@@ -197,7 +197,7 @@ TEST_CASE("A program with more rights reaches neither the grader nor other folde
     CHECK(refused(outcome.output, "write in /tmp"));
     // The fences of older kernels let signals through.
     if (::geteuid() == 0 || Room::works()) CHECK(refused(outcome.output, "signal"));
-    // The folder belongs to root, or to the user of the program.
+    // The folder's owner is root, or the user of the program.
     CHECK(contains(outcome.output,
                    ::geteuid() == 0 ? "the folder: EACCES" : "the folder: done"));
 }
@@ -290,9 +290,9 @@ TEST_CASE("A program that the machine kills is told from one that ends itself",
     Confinement limits = patient();
     const bool filters = SystemCallFilter::works();
     CHECK(killed("sleep", limits, "") == (filters ? EndedBy::outside : EndedBy::signal));
-    // The killed program may have filled the machine's memory.
+    // The program that was killed may have filled the machine's memory.
     CHECK(killed("hold", limits, "held\n") == EndedBy::signal);
-    // Its processor time may be over.
+    // The program may have used up its processor time.
     limits.cpu_seconds = 0.001;
     CHECK(killed("sleep", limits, "") != EndedBy::outside);
     // The program cannot reach its keeper.

@@ -1,4 +1,4 @@
-// Tests what the assignment `decode` says about plans: a right plan has no mistake, and
+// Tests what the assignment `decode` says about plans. A right plan has no mistake, and
 // the reference's plans are as short as those of the library's batcher.
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using Catch::Matchers::ContainsSubstring;
 
 constexpr std::int64_t kPasses = 200;
 
-/// Random requests that are short of pages and places.
+/// Random requests, with too few pages and places.
 Batch some_requests(std::uint64_t seed) {
     const RandomStream stream(seed, "requests");
     Batch batch{{10, 4, 9, 3}};
@@ -56,7 +56,7 @@ int sent_back(const Batch& batch, const Plan& plan) {
     return begun - static_cast<int>(batch.requests.size());
 }
 
-/// The library's own batcher with the same requests.
+/// A run of the library's batcher with the same requests.
 struct LibraryRun {
     std::int64_t passes = 0;
     int preemptions = 0;
@@ -86,7 +86,7 @@ LibraryRun run_library(const Batch& batch) {
     return run;
 }
 
-/// Two requests that run at the same time: three passes.
+/// Two requests that run at the same time. They need three passes.
 Batch two_requests() {
     return {{6, 2, 4, 2}, {{3, 2}, {2, 3}}};
 }

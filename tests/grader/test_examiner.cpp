@@ -24,7 +24,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-/// A program from the build, in a folder that any user can read.
+/// A program from the build. It is in a folder that any user can read.
 class RankProgram {
   public:
     explicit RankProgram(const char* variable) {
@@ -42,7 +42,7 @@ class RankProgram {
     Examiner examiner(double cpu_seconds = 100, int longest = 1000) const {
         return Examiner(program(cpu_seconds), std::chrono::seconds{longest});
     }
-    /// Kills a process that runs the program; returns false if there is none.
+    /// Kills a process that runs the program. Returns false if no such process exists.
     bool kill_one() const {
         for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
             std::ifstream words(entry.path() / "cmdline");
@@ -66,7 +66,7 @@ const RankProgram& hostile_program() {
 Examiner hostile_examiner() {
     return hostile_program().examiner();
 }
-/// For programs that compute, or wait, for ever.
+/// For programs that compute or wait forever.
 Examiner hasty_examiner() {
     return hostile_program().examiner(1, 1000);
 }
@@ -91,7 +91,7 @@ TaskRun run_of(const std::string& task, int ranks, std::int64_t seed = 0) {
     return run;
 }
 
-/// Returns the error that refuses the run of a hostile task.
+/// Returns the error of the run of a hostile task.
 std::string said_of(const std::string& task, int ranks = 2,
                     Examiner examiner = hostile_examiner()) {
     const TaskResult& result = examiner.run(run_of(task, ranks));
@@ -99,13 +99,13 @@ std::string said_of(const std::string& task, int ranks = 2,
     REQUIRE(result.trouble);
     CHECK(result.trouble->mark == Mark::failed);
     CHECK_THAT(result.trouble->text, !ContainsSubstring("exit status 9"));
-    // The grader still works.
+    // The grader must still work.
     Examiner patient = hostile_examiner();
     CHECK(!patient.run(run_of("does nothing", ranks)).trouble);
     return result.trouble->text;
 }
 
-/// Runs the task in this process, with the inputs that the examiner gives it.
+/// Runs the task in this process with the examiner's inputs.
 TaskResult run_here(const TaskRun& run) {
     sim::ClusterOptions options;
     options.ranks = static_cast<int>(run.ranks.size());
@@ -186,7 +186,7 @@ TEST_CASE("A task of shapes only takes the same bytes, time and memory", "[grade
 
 namespace {
 
-/// Returns a run of shapes only, of a hostile task on a device with much memory.
+/// Returns a run of a hostile task without numbers, on a device with much memory.
 TaskRun run_of_shapes(const std::string& task, std::int64_t seed = 0) {
     TaskRun run = run_of(task, 1, seed);
     run.spec.memory_bytes = std::int64_t{1} << 40;
@@ -280,7 +280,7 @@ TEST_CASE("Raw messages on the line are not believed", "[grader]") {
     CHECK_THAT(said_of("announces a long message"),
                ContainsSubstring("message is too long"));
     CHECK_THAT(said_of("names many files"), ContainsSubstring("more files"));
-    // The grader accepts a claimed end; the task has left nothing.
+    // The grader accepts that a task claims its end, but then the task has left nothing.
     Examiner examiner = hostile_examiner();
     const TaskResult& result = examiner.run(run_of("claims an end", 2));
     REQUIRE(!result.trouble);

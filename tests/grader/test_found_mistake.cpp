@@ -21,7 +21,7 @@ std::string document(const std::string& ranks, const std::string& line,
                        line, cause);
 }
 
-/// Returns the error about the text.
+/// Returns the error message about the text.
 std::string complaint(const std::string& text) {
     try {
         const FoundMistake found = read(text);

@@ -1,5 +1,4 @@
-// Numbers and counts that no program would use on purpose. Each is refused by a bound of
-// its own.
+// Numbers and counts that no program would use on purpose. A bound refuses each of them.
 
 #include "tests/catch.hpp"
 #include "tests/grader/hostile_numbers.hpp"
@@ -26,8 +25,8 @@ Heads head_of(std::int64_t handle, DType dtype, const Shape& shape) {
     return {tensor_of(handle, dtype, shape), 1, shape.columns(), 0};
 }
 
-/// Attention with the same number of queries and keys, in one batch or none. The handles
-/// of the tensors are consecutive, or the tensors have no elements.
+/// Attention with an equal number of queries and keys, in one batch or none. The tensors
+/// have consecutive handles, or no elements.
 std::vector<Message> attention(std::int64_t handle, DType dtype, std::int64_t rows,
                                std::int64_t batches, const TokenRows& tokens,
                                bool causal) {

@@ -23,10 +23,10 @@ constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kInt = std::int64_t{1} << 31;
 constexpr std::int64_t kVast = std::int64_t{1} << 32;
 
-/// Tests at most this many pairs of tensors per request.
+/// At most this number of pairs of tensors is tested for each request.
 constexpr std::size_t kMostPairs = 400;
 
-/// The valid scripts of a request's ranks: two if it exchanges messages, otherwise one.
+/// Returns a request's valid scripts, one per rank. Messages need two ranks.
 std::vector<Script> scripts_of(const Request& request, int ranks) {
     std::vector<Script> scripts;
     for (int rank = 0; rank < ranks; ++rank)
@@ -34,7 +34,7 @@ std::vector<Script> scripts_of(const Request& request, int ranks) {
     return scripts;
 }
 
-/// Calls f(bytes, what was done) for the message with another number in each place.
+/// Calls f(bytes, change) for each change of the message: another number in one place.
 template <typename F>
 void each_change(const std::string& message, F&& f) {
     for (std::size_t at = 0; at + 8 <= message.size(); at += 8)
@@ -75,7 +75,7 @@ void change_each(const std::vector<Request>& requests, int ranks, Runs& runs) {
     }
 }
 
-/// Odd shapes: without elements, some with huge extents, or with other dimensions.
+/// Odd shapes: without elements (some with huge extents), or with other dimensions.
 std::vector<Shape> odd_shapes() {
     return {{},
             {0},
@@ -99,7 +99,7 @@ std::vector<Shape> odd_shapes() {
             {0, kVast, 2, 4}};
 }
 
-/// Returns replacements of a tensor: the same tensor with odd shapes, and other tensors.
+/// Returns replacements of a tensor: the tensor with odd shapes, and other tensors.
 std::vector<TensorOnWire> instead_of(const TensorOnWire& tensor) {
     std::vector<TensorOnWire> all;
     for (const Shape& shape : odd_shapes())
@@ -109,8 +109,8 @@ std::vector<TensorOnWire> instead_of(const TensorOnWire& tensor) {
     return all;
 }
 
-/// Replaces each tensor, all tensors at once, and pairs of tensors. There is time only
-/// for some of the pairs.
+/// Replaces each tensor, all tensors at once, and pairs of tensors. Time allows only some
+/// of the pairs.
 void exchange_tensors(const std::vector<Request>& requests, int ranks, Runs& runs) {
     for (const Request& request : requests) {
         std::vector<Script> scripts = scripts_of(request, ranks);
@@ -129,7 +129,7 @@ void exchange_tensors(const std::vector<Request>& requests, int ranks, Runs& run
         if (valid.empty()) continue;
         const std::size_t others = instead_of(valid[0]).size();
         const std::size_t all = others * others * valid.size() * valid.size();
-        // A coprime step, so that each replacement gets to each place.
+        // The step is coprime, so that each replacement gets to each place.
         std::size_t step = all / kMostPairs + 1;
         while (std::gcd(step, others * valid.size()) != 1)
             ++step;

@@ -1,5 +1,5 @@
-// A rank's process writes random requests in a row, some of them changed. Each run
-// completes or ends with a message.
+// A rank's process writes random requests one after another. Some of them are changed.
+// Each run completes or ends with a message.
 
 #include <array>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kInt = std::int64_t{1} << 31;
 
-/// Random choices, the same in each run.
+/// Random choices that are the same in each run.
 class Chance {
   public:
     explicit Chance(std::uint64_t seed) : stream_(seed, "chance") {}
@@ -32,7 +32,7 @@ class Chance {
     std::uint64_t drawn_ = 0;
 };
 
-/// A part of a tensor that the grader gave, with any shape that it may have.
+/// A part of a tensor that the grader gave. It has any shape that is possible.
 TensorOnWire any_tensor(Chance& chance) {
     const std::int64_t handle = 1 + chance.below(chance.one_in(8) ? kEmpty : kOther);
     std::vector<std::int64_t> extents;
@@ -74,13 +74,13 @@ std::string any_like(const Message& message, Chance& chance) {
         if (chance.one_in(one_in))
             tensors.instead[static_cast<int>(place)] = any_tensor(chance);
     std::string bytes = bytes_of(message, tensors);
-    constexpr std::size_t kHead = 24;  // which request it is
+    constexpr std::size_t kHead = 24;  // says which request it is
     for (std::size_t at = kHead; at + 8 <= bytes.size(); at += 8)
         if (chance.one_in(200)) put(bytes, at, any_number(chance));
     return bytes;
 }
 
-/// Returns requests of two ranks in a row.
+/// Returns requests of two ranks, one after another.
 std::vector<Script> scripts_in_a_row(const std::vector<Request>& requests,
                                      Chance& chance) {
     constexpr int kInARow = 12;

@@ -9,7 +9,7 @@ using namespace lockstep::lessons;
 
 namespace {
 
-/// Leaves these values, (n), and computes `products` matrix products before.
+/// Leaves these values (n), and before that computes `products` matrix products.
 Tasks leaving(const std::vector<double>& values, int products = 0) {
     return {{"leave", [=](Rank& rank, const TaskInputs&, TaskOutputs& out) {
                  Device& device = rank.device();
@@ -93,7 +93,7 @@ TEST_CASE("a solution with the results of a known mistake gets its sentence", "[
 }
 
 TEST_CASE("a known mistake with the same figure explains a cost", "[judge]") {
-    // The first mistake costs the same bytes, memory and time, but other flops.
+    // The first mistake has the same bytes, memory and time, but other flops.
     const std::vector<Solution> known{
         solution("", leaving({1}, 1)), solution("other values", leaving({2}, 1)),
         solution("it multiplies once more", leaving({1}, 2))};
@@ -159,13 +159,13 @@ TEST_CASE("a mistake is reported once, at the first criterion that finds it", "[
     wrong.criteria[1].after = {"a1"};
     CHECK(wrong.judgement(1).asked == "criterion a1 must be met first");
 
-    // If the earlier criterion passed, the criterion asks for its own values.
+    // If the earlier criterion passed, the later criterion asks for its own values.
     Grading right(leaving({1}, 2), known);
     right.ask("a1", ask_values);
     right.ask("a2", ask_flops);
     right.criteria[1].after = {"a1"};
     CHECK(right.judgement(1).asked == "flops: 1024 flops");
-    // A criterion can pass even if an earlier one failed.
+    // A criterion can pass even if an earlier criterion failed.
     Grading slow(leaving({2}, 1), known);
     slow.ask("a1", ask_values);
     slow.ask("a2", ask_flops);

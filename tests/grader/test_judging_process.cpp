@@ -59,7 +59,7 @@ TEST_CASE("A judgement returns unchanged, and the process keeps its memory", "[g
     CHECK(got.said.empty());
     CHECK(process.judge(1).measured == "1");
     CHECK(process.judge(2).measured == "2");
-    CHECK(count().measured == "1");  // in this process, it was never called
+    CHECK(count().measured == "1");  // the counter of this process
 }
 
 TEST_CASE("If the process ends, only the criterion that it judged fails", "[grader]") {
@@ -122,7 +122,7 @@ TEST_CASE("A criterion that asks for too much memory fails", "[grader]") {
     CHECK(greedy.mark == Mark::failed);
     CHECK(greedy.said ==
           "the grader could not judge this: it asks the simulator for too much memory");
-    CHECK(process.judge(2).measured == "1");  // the memory of the killed process is gone
+    CHECK(process.judge(2).measured == "1");  // the killed process's memory is lost
 }
 
 TEST_CASE("An error of the grader itself is thrown to its caller", "[grader]") {

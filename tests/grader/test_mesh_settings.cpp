@@ -1,4 +1,4 @@
-// The assignment `mesh`: a solution can reach what it asks in all of its settings.
+// Tests the assignment `mesh`: in each setting a solution can reach the required values.
 
 #include <algorithm>
 
@@ -39,12 +39,12 @@ TEST_CASE("In each setting the reference chooses a mesh that gets all points",
                 all, text_of(axes), [](const Tried& one) { return text_of(one.axes); });
             REQUIRE(found != all.end());
             const Picoseconds best = all.front().report.makespan();
-            // The choice may be within a tenth of the best, the program within 25 %.
+            // The choice may be a tenth slower than the best, the program 25 %.
             CHECK(found->report.makespan() <= best + best / 10);
             const RunReport own = run_reference(named.setting, axes);
             CHECK(own.makespan() <= best + best * 24 / 100);
             CHECK(own.most_held() <= named.setting.cluster.memory_bytes);
-            // A bad choice costs points: some that fit are far from the best.
+            // A bad choice must cost points: some meshes are much slower than the best.
             if (!named.name.starts_with(name_of(Kind::context)))
                 CHECK(all.back().report.makespan() > best + best * 6 / 10);
         }
@@ -63,7 +63,7 @@ TEST_CASE("A setting goes over the line as it is", "[grader][mesh]") {
             CHECK(choose(back) == choose(named.setting));
             for (const auto& [name, number] : numbers_of(named.setting))
                 CHECK(std::abs(number) < std::int64_t{1} << 31);
-            // Indices into a flat buffer of all parameters fit into a number on the line.
+            // Indices into a flat buffer of all parameters must fit into 32 bits.
             CHECK(named.setting.sizes.parameters() < std::int64_t{1} << 32);
         }
 }

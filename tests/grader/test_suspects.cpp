@@ -1,4 +1,4 @@
-// If a tensor should be a sum over the ranks, what the ranks left shows which mistake was
+// A tensor should be a sum over the ranks. What the ranks left shows which mistake was
 // made.
 
 #include "lessons/assignments/suspects.hpp"
@@ -35,7 +35,7 @@ TEST_CASE("a missing sum, a double sum and a mean are recognized", "[grader]") {
                ContainsSubstring("an all-reduce is missing"));
     CHECK_THAT(suspected_sum(OfRanks(3, vector_of(27, -18)), kSum),
                ContainsSubstring("that is 3 times what it should be"));
-    // The means also add up to the sum.
+    // Means add up to the same sum.
     CHECK_THAT(suspected_sum(OfRanks(3, vector_of(3, -2)), kSum),
                ContainsSubstring("that is the mean over the ranks"));
     CHECK(suspected_sum(OfRanks(3, vector_of(9, -5)), kSum).empty());

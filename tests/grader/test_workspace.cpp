@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// While it lives, temporary files are in a folder of its own.
+/// While this lives, temporary files are in a separate folder.
 class OwnPlace {
   public:
     OwnPlace() {

@@ -41,7 +41,7 @@ bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
-/// Call it for text without the escape sequences of our own colours.
+/// Expects text without the escape sequences of our own colours.
 bool has_control_characters(const std::string& text) {
     return std::ranges::any_of(text, [](char c) {
         const auto byte = static_cast<unsigned char>(c);
@@ -96,7 +96,7 @@ TEST_CASE("No format has the control characters of a program's text",
             const std::string text = written(report, format);
             CHECK_FALSE(has_control_characters(text));
             CHECK(is_utf8(text));
-            CHECK_FALSE(contains(text, "\xe2\x80\xae"));  // makes text run backwards
+            CHECK_FALSE(contains(text, "\xe2\x80\xae"));  // lets text run backwards
             CHECK(text.back() == '\n');
         }
 }
@@ -281,7 +281,7 @@ TEST_CASE("A grade's file replaces another one as a whole", "[grader]") {
 }
 
 TEST_CASE("A reader of a grade during its write sees a whole one", "[grader]") {
-    // The old file keeps its contents: the new one is another file, renamed.
+    // The old file keeps its contents, because the new grade is a new file.
     const TemporaryFolder folder;
     const std::filesystem::path path = folder / "grade.json";
     write_grade(sample_grade(), GradeFormat::json, path);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The tree stays within budget.txt, beside this file.
+"""The tree must stay within the limits of budget.txt in this folder.
 
-Arguments: the root of the source tree, the build folder. Skipped (exit status 77) where the root
-is no checkout of git.
+Arguments: the root of the source tree, the build folder. If the root is no git checkout, the test
+is skipped (exit status 77).
 """
 
 import json
@@ -26,7 +26,7 @@ def lines_of(path):
 
 
 def first_lesson_sources(build):
-    """How many sources are compiled for it, each counted where it is compiled with others."""
+    """Returns how many sources are compiled for it, even if several are one unit."""
     inputs = subprocess.run(["ninja", "-C", build, "-t", "inputs", "lessons/first-lesson"],
                             capture_output=True, text=True, check=True).stdout.split()
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:

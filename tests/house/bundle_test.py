@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""An unpacked bundle builds from what it contains: it uses neither apt nor pkg-config nor
-the system's copies of the libraries. A bundle with binaries builds nothing.
+"""An unpacked bundle must build from its own contents, without apt, pkg-config or the system's
+copies of the libraries. A bundle with binaries must build nothing.
 
 Arguments: the project's root, the compiler's command.
 """
@@ -19,7 +19,7 @@ import unittest
 ROOT = os.path.abspath(sys.argv[1])
 COMPILER = sys.argv[2:] or ["g++"]
 MESON = shlex.split(os.environ.get("MESON", "meson"))
-# Programs that a machine with only CUDA also has.
+# These programs exist even on a machine with only CUDA.
 TOOLS = "as ar awk basename cat cc1plus cut dirname env gcc-ar gcc-nm gcc-ranlib ld nm rm sed sh " \
         "strip uname python3 ninja".split()
 LIBRARIES = re.compile(r"/(eigen3|Eigen|unsupported|fmt|boost|CLI|nlohmann|catch2|benchmark)/"
@@ -34,7 +34,7 @@ OBJECTS = ["src/liblockstep_working.a.p/meson-generated_.._core_unit.cpp.o",
            "tests/core/core_tests.p/meson-generated_.._all_tests_unit.cpp.o"]
 
 
-TREE_MARK = ".lockstep-tree"   # marks a folder that we may write into
+TREE_MARK = ".lockstep-tree"   # marks a folder in which we may write
 BINARIES = ("lessons/lockstep", "gpu/liblockstep_gpu.so", "tests/gpu/gpu_device_tests",
             "tests/gpu/gpu_comm_tests", "tests/bench/gpu_bench")
 
@@ -67,7 +67,7 @@ class Bundle(unittest.TestCase):
         cls.tree = os.path.join(cls.folder, cls.names[0].split("/")[0])
 
     def environment(self):
-        """The PATH of such a machine; its pkg-config and apt fail if they are called."""
+        """Returns the PATH of such a machine. Its pkg-config and apt fail when they are called."""
         folder = os.path.join(self.folder, "bin")
         if not os.path.isdir(folder):
             os.mkdir(folder)
@@ -126,7 +126,7 @@ class Bundle(unittest.TestCase):
         self.assertEqual(compared.returncode, 0)
 
     def built(self):
-        """A bundle with small binaries, made with a stub of CUDA."""
+        """A bundle with small binaries that is made with a stub of CUDA."""
         build, cuda = (os.path.join(self.folder, name) for name in ("made", "cuda"))
         write(os.path.join(build, "main.cpp"), "int main() {}\n")
         for name in BINARIES:

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Says which tests ./lockstep test runs, and what has to be built for them.
+"""Says which tests ./lockstep test runs, and what must be built for them.
 
 usage: choose.py ROOT BUILD everyone|changed|all
 
-Tests of the suite `rare` take long and seldom find what the others do not. Each of them has a
-second suite of RARE, which says what such a test depends on.
+Tests of the suite `rare` take long and seldom find what the other tests do not find. Each rare
+test has a second suite, in RARE. RARE says on which sources the test depends.
 
-everyone: no rare test; and what only a GPU's driver can run, only where there is one.
-changed: also those whose sources differ from the commit that last changed .ci/tested-since, as
-continuous integration does. In a clone that lacks that commit, everything is run.
-all: everything. Whoever has seen all of it pass may change the date in .ci/tested-since, in the
-commit that passed.
+everyone: no rare tests, except those of the suite `gpu` if there is a GPU's driver.
+changed: also rare tests whose sources differ from the commit that last changed .ci/tested-since,
+as in continuous integration. In a clone that lacks this commit, all tests are run.
+all: all tests. If all of them passed, you may change the date in .ci/tested-since, in the commit
+that passed.
 
 Prints lines: "build TARGET", "leave SUITE", "say SENTENCE".
 """
@@ -25,7 +25,7 @@ import sys
 import lint
 
 BUILD_FILES = r"(^|/)meson(\.build|_options\.txt)$"
-# What a test of the suite is about, and the sources that it depends on.
+# The subject of a suite, and the sources on which its tests depend.
 RARE = {
     "headers": ("each header alone", r"\.(hpp|cuh)$"),
     "hostile": ("hostile submissions",
@@ -53,7 +53,7 @@ def has_driver():
 
 
 def left_out(root, mode):
-    """The suites of RARE that are not run."""
+    """Returns the suites of RARE that are not run."""
     if mode == "all":
         return []
     if mode == "everyone":
@@ -66,7 +66,7 @@ def left_out(root, mode):
 
 
 def targets(build, leaves):
-    """What ninja has to make for the tests that are left."""
+    """Returns what ninja must make for the remaining tests."""
     def read(name):
         with open(os.path.join(build, "meson-info", name), encoding="utf-8") as file:
             return json.load(file)

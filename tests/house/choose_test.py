@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""choose.py on what a commit may have changed."""
+"""Runs choose.py on trees with different changes."""
 
 import os
 import re

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Prints how large the tree is, and how it is cut into pieces.
+"""Prints how large the tree and its parts are.
 
 usage: figures.py ROOT [--operation NAME]
 
 Prints the files below ROOT by kind, and their lines. For each room (a folder of the first or
-second level) it prints the C++ and CUDA sources, their lines, their median, and the lines of
-all files of the room. It prints the same for the gradings of assignments. It lists the classes
-whose members are defined in more than two files. Last it lists the files, without tests, that
-name one operation of a device: `rms_norm`, or the operation that is given. To compare with an
-older commit, check out that commit into another folder and run this script on both folders.
+second level) it prints the number of C++ and CUDA sources, their lines and median, and the lines
+of all files. It prints the same for the gradings of assignments. It lists the classes whose members
+are defined in more than two files. Finally it lists the files, without tests, that name one device
+operation: the given one, by default `rms_norm`. To compare with an older commit, check out the
+older commit into another folder and run this script on both folders.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def room_of(file):
 
 
 def kind_of(file):
-    """Transcripts, pictures and mistakes of lessons are kinds of their own."""
+    """Returns a file's kind. Transcripts, pictures and mistakes of lessons have separate kinds."""
     name = os.path.basename(file)
     if name in ("values.txt", "transcript.txt", "expected.txt", "mistakes.txt", "mutants.json"):
         return name
@@ -74,7 +74,7 @@ def print_kinds(lengths):
 
 
 def print_rooms(lengths):
-    """`lengths` are the lengths of all files; the last column counts all of them."""
+    """`lengths` are the lengths of all files. The last column counts all files."""
     rooms = collections.defaultdict(list)
     whole = collections.Counter()
     for file, lines in lengths.items():
@@ -97,7 +97,7 @@ def print_rooms(lengths):
 
 
 def print_spread_classes(texts):
-    """Groups classes by the files that define their members; a namespace is part of the name."""
+    """Maps classes to the files that define their members. Namespaces are part of the names."""
     files = collections.defaultdict(set)
     for file, text in texts.items():
         if file.startswith("tests/") or file.endswith(".hpp"):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs find_cuda.py on toolkits made of empty files.  Arguments: the folder of find_cuda.py."""
+"""Runs find_cuda.py on toolkits of empty files.  Arguments: the folder of find_cuda.py."""
 
 import os
 import sys
@@ -100,7 +100,7 @@ class FindCuda(unittest.TestCase):
         self.assertEqual(self.missing(), "nccl.h was not found")
         self.write("python", "nvidia", "nccl", "include", "nccl.h", text=NCCL_H.format(2, 28))
         self.assertEqual(self.missing(), "libnccl.so.2 was not found")
-        # Python's packages have only the versioned name of a library, not the one for linking.
+        # Python's packages have a library's versioned name only, not its name for linking.
         self.write("python", "nvidia", "nccl", "lib", "libnccl.so.2")
         found, includes = self.found()
         self.assertEqual(found["nccl"], self.path("python/nvidia/nccl/lib/libnccl.so.2"))
@@ -148,7 +148,7 @@ class FindCuda(unittest.TestCase):
         for gpus, known, expected in (
                 (("9.0", "8.0", "9.0"), (75, 80, 90), [80, 90]),
                 (("8.6", "12.0"), (75, 80, 86, 89, 90), [86, 90]),    # newer than nvcc
-                (("7.0", "8.0"), (75, 80, 90), [80]),                 # older than nvcc compiles for
+                (("7.0", "8.0"), (75, 80, 90), [80]),                 # nvcc does not compile for it
                 (("7.0",), (75, 80, 90), [80]),
                 (("[N/A]", "8.9"), (75, 80, 89), [89])):
             nvcc = self.gpus(*gpus, nvcc_knows=known)

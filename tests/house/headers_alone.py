@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Compiles each header separately: a program that includes it need not include anything before it.
-Then compiles the headers of src and program and sim/cluster.hpp together, as one unit: two headers
-that define the same name do not compile together.
+"""Compiles each header separately, so that a program can include it without other headers before.
+Then compiles the headers of src and program and sim/cluster.hpp as one unit, to find headers that
+define the same name.
 
 usage: headers_alone.py ROOT BUILD FOLDER… -- COMPILER [FLAG…]
 
-Compiles, without output, one line `#include "path from the root"` for each *.hpp under the
-folders. Runs one compiler for each processor. Takes the include folders of libraries from
+For each *.hpp under the folders, compiles one line `#include "path from the root"`, without
+output. Runs one compiler for each processor. Takes the include folders of libraries from
 the build folder's compile_commands.json, if there is one.
 
-Most headers include a large one, directly or through others. Such a header is compiled behind a
-precompiled copy of the large one. It would include the large one anyway, so the copy adds
-nothing. What the large header itself lacks is found when that header is compiled.
+Most headers include a large header, directly or through others. Such a header is compiled after a
+precompiled copy of the large header. It includes the large header anyway, so the copy adds
+nothing. If the large header lacks something, its own compilation finds that.
 """
 
 import concurrent.futures
@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 
-# How many headers to precompile at most, and how many others must include each of them.
+# The maximum number of precompiled headers, and how many headers must include each of them.
 MOST_BASES = 12
 LEAST_USERS = 12
 LINES_OF_A_LIBRARY = 400
@@ -58,14 +58,14 @@ def system_includes(build):
 
 
 class Includes:
-    """What the text of each header includes: paths from the root, in any branch of an #if."""
+    """The paths from the root that each header includes, in any branch of an #if."""
 
     def __init__(self, root, found):
         self.own = {}
         for header in found:
             with open(os.path.join(root, header), encoding="utf-8", errors="replace") as file:
                 text = file.read()
-            # Includes inside a condition may have no effect: compile such a header separately.
+            # Includes in a condition may have no effect, so such a header is compiled separately.
             plain = not re.search(r"^\s*#\s*(if|ifdef|ifndef)\b", text, re.M)
             self.own[header] = (re.findall(r'^#include "([^"]+)"', text, re.M) if plain else [],
                                 set(re.findall(r"^#include (<[^>]+>)", text, re.M)),
@@ -84,7 +84,7 @@ class Includes:
 
     @functools.lru_cache(maxsize=None)
     def size(self, header):
-        """Returns the cost to compile the header, in lines of our own, roughly."""
+        """Returns a rough cost of compiling the header, in lines of our own code."""
         closure = self.closure(header)
         libraries = set().union(*(self.own[one][1] for one in closure))
         return sum(self.own[one][2] for one in closure) + LINES_OF_A_LIBRARY * len(libraries)

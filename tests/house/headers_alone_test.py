@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs headers_alone.py on a header that needs another before it.  Arguments: the compiler."""
+"""Runs headers_alone.py on a header that needs another header.  Arguments: the compiler."""
 
 import json
 import os

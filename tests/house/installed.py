@@ -10,7 +10,7 @@ MESON = shlex.split(os.environ.get("MESON", "meson"))
 
 
 def skip_without(*programs, root):
-    """Ends the test as skipped if a program, or fmt's headers, are not installed."""
+    """Skips the test if a program or fmt's headers are not installed."""
     lacking = [program for program in programs if not shutil.which(program)]
     if os.path.isdir(os.path.join(root, "bundled")):
         lacking.append("fmt")
@@ -20,11 +20,11 @@ def skip_without(*programs, root):
 
 
 class Installed:
-    """A copy in a folder. Its prefix is that of its final place, below the folder."""
+    """A copy of the library in a folder. `prefix` is its final place, put below the folder."""
 
     def __init__(self, build, folder):
-        # Meson lets tests find the libraries of the build folder: here a program must not
-        # use them in place of the installed ones.
+        # Meson lets tests find the libraries of the build folder. But here a program must
+        # use the installed libraries.
         paths = os.environ.get("LD_LIBRARY_PATH", "").split(":")
         os.environ["LD_LIBRARY_PATH"] = ":".join(
             path for path in paths if not path.startswith(os.path.abspath(build)))
@@ -36,7 +36,7 @@ class Installed:
         self.prefix = os.path.dirname(os.path.dirname(self.program))
 
     def flags(self, *wanted):
-        """Returns what pkg-config would say if the copy were at its final place."""
+        """Returns what pkg-config says, as if the copy were at its final place."""
         environment = dict(os.environ, PKG_CONFIG_PATH=self.packages)
         return subprocess.run(["pkg-config", f"--define-variable=prefix={self.prefix}", *wanted,
                                "lockstep"], env=environment, check=True, capture_output=True,

@@ -3,8 +3,8 @@
 
 usage: links.py ROOT
 
-Follows every relative link of every Markdown page below ROOT: the file must be there, and if
-the link names a heading of a page, the page must have it.
+Follows every relative link of every Markdown page below ROOT. The file must exist. If the link
+names a heading of a page, the page must have this heading.
 """
 
 import os
@@ -30,14 +30,14 @@ def read(path):
 
 
 def anchors(page):
-    """The names that GitHub gives to a page's headings."""
+    """Returns the names that GitHub gives to a page's headings."""
     headings = re.findall(r"^#+ (.*)$", read(page), re.M)
     return {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings}
 
 
 def broken(page, root):
     for target in LINK.findall(read(page)):
-        # "#key=value" is what a reader has set on a page of the book.
+        # "#key=value" is a setting that a reader made on a page of the book.
         if re.match(r"[a-z]+:|#[\w-]+=", target):
             continue
         file, _, anchor = target.partition("#")

@@ -4,14 +4,14 @@
 usage: lint.py ROOT format
        lint.py ROOT tidy BUILD
 
-format: every C++ and CUDA source that git tracks is formatted as .clang-format says.
-tidy: every C++ source whose code, or whose header's, has changed since the commit that last
-changed .ci/linted-since has none of the findings that .clang-tidy asks for. In a clone that lacks that
-commit, every source is linted. It also fails if it has not reached all of them after nine
-minutes. It runs in continuous integration, or by hand: CI=1 lint.py … If you have linted all that
-changed, you may change the date in .ci/linted-since, in the commit with these sources.
+format: every C++ and CUDA source that git tracks must have the format of .clang-format.
+tidy: clang-tidy must find nothing in a C++ source if its code, or its header's code, differs from
+the commit that last changed .ci/linted-since. In a clone that lacks this commit, every source is
+linted. If nine minutes are not enough for all sources, tidy also fails. It runs in continuous
+integration, or by hand: CI=1 lint.py … If you have linted all changed sources, you may change the
+date in .ci/linted-since, in the commit with these sources.
 
-If the tools or git are not there, the exit status is 77, which Meson calls skipped.
+If the tools or git are not installed, the exit status is 77, which Meson calls skipped.
 """
 
 import concurrent.futures
@@ -26,16 +26,16 @@ import time
 
 SKIPPED = 77
 LINTED = ".ci/linted-since"
-VERSION = "14"  # others format the same settings differently
+VERSION = "14"  # other versions format differently with the same settings
 SOURCES = (".cpp", ".hpp", ".cu", ".cuh", ".h")
 LONGEST_SECONDS = 540
-# Flags of GCC that clang does not know are no finding. The analyzer goes through a fifth of
-# its default number of paths in each function: a file with a function for each operation
-# would take ten minutes otherwise.
+# Flags of GCC that clang does not know are no findings. The analyzer follows a fifth of its
+# default number of paths in each function. Otherwise a file with one function for each operation
+# would take ten minutes.
 EXTRA = ["-Wno-unknown-warning-option",
          "-Xclang", "-analyzer-config", "-Xclang", "max-nodes=45000"]
-# These programs have comments after code that name a line or give its correct twin: their
-# layout is made by hand.
+# These programs are laid out by hand. They have comments after code that name a line or give its
+# correct twin.
 LEFT_OUT = re.compile(r"tests/faults/F\d\d_\w+\.cpp$")
 
 
@@ -82,8 +82,8 @@ def check_format(root):
 
 
 def changed(root, record):
-    """Files that differ from the commit that last changed the record, a file in .ci; None if this
-    clone lacks it: the last commit of a shallow clone seems to have made every file."""
+    """Returns the files that differ from the commit that last changed `record`, a file in .ci; None
+    if this clone lacks that commit. A shallow clone's oldest commit seems to make every file."""
     last = " ".join(git(root, "log", "-1", "--format=%H %P", "--", record) or []).split()
     is_shallow = git(root, "rev-parse", "--is-shallow-repository") == ["true"]
     if not last or (is_shallow and len(last) == 1):
@@ -96,8 +96,8 @@ TOKEN = re.compile(r'R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\
 
 
 def code_of(text):
-    """The text without spaces, comments and what strings say, in which clang-tidy finds nothing;
-    but with comments that tell it what to leave out."""
+    """Returns the text without spaces, comments and contents of strings. Clang-tidy finds nothing
+    in these. Keeps the comments that tell clang-tidy what to leave out."""
     def kept(token):
         if token[0].startswith(("//", "/*")):
             return token[0] if "NOLINT" in token[0] else ""
@@ -106,7 +106,7 @@ def code_of(text):
 
 
 def code_changed(root, files, record):
-    """Those of the files whose code differs from the commit that last changed the record."""
+    """Returns the files whose code differs from the commit that last changed the record."""
     commit = git(root, "log", "-1", "--format=%H", "--", record)[0]
 
     def differs(file):
@@ -120,8 +120,8 @@ def code_changed(root, files, record):
 
 
 def compiled(root, build):
-    """Returns how each source is compiled, by its path from the root: with its own command,
-    or with the command of the build's file that includes it with others."""
+    """Returns, by path from the root, the command that compiles each source: its own command,
+    or that of the build's file that includes several sources."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         commands = json.load(file)
     sources = {}
@@ -139,8 +139,8 @@ def compiled(root, build):
 
 
 def units(files, compilable):
-    """Returns what must be compiled to check the files; for a header, the source of the
-    same name."""
+    """Returns the sources that must be compiled to check the files. For a header this is the
+    source of the same name."""
     sources = {re.sub(r"\.hpp$", ".cpp", f) for f in files}
     return {f for f in sources & compilable if f.endswith(".cpp")}
 

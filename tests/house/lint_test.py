@@ -14,8 +14,8 @@ TIDY = "Checks: '-*,readability-braces-around-statements'\nWarningsAsErrors: '*'
 
 
 def run(tree, *words, changed=None, environment=None, shallow=False):
-    """Returns lint.py's output and status for a commit of the tree. With `changed`, a second
-    commit follows; a shallow clone has only that one."""
+    """Returns lint.py's output and status for a commit of the tree. With `changed`, there is a
+    second commit. A shallow clone has only the second commit."""
     with tempfile.TemporaryDirectory() as root:
         def write(files):
             for file, text in files.items():
@@ -104,7 +104,7 @@ class Lint(unittest.TestCase):
         self.assertIn("1 sources changed", said)
 
     def test_sources_that_are_compiled_together_are_linted_as_they_are_compiled(self):
-        # Without its own command, clang-tidy would use the neighbouring source's.
+        # If a source has no command, clang-tidy would use a neighbouring source's command.
         listed = commands("src/ab.cpp", "build/all_unit.cpp").replace(
             "-c build", "-DNUMBER=3 -c build")
         tree = {".clang-tidy": TIDY, "src/a.cpp": "", "src/ab.cpp": "",

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs the script ./lockstep in a world of stubs, which say what packages, root and
-builds there are.
+"""Runs the script ./lockstep in a world of stubs. The stubs decide which packages and builds
+exist, and whether the user is root.
 
 Arguments: the script.  In each world PATH has only stubs and the few commands of a Debian
-base system that the script uses; each stub appends its command line to `calls`.
+base system that the script uses. Each stub appends its command line to `calls`.
 """
 
 import fcntl
@@ -67,7 +67,7 @@ def quoted(words):
 
 
 class World:
-    """A folder with stubs, a build folder that does not exist yet, and a folder of the user."""
+    """A folder with stubs, the user's folder, and a place for a build folder."""
 
     def __init__(self, uid=1000, without=(), missing=(), commands=()):
         self.folder = tempfile.mkdtemp(prefix="lockstep-")
@@ -95,7 +95,7 @@ class World:
         return os.path.join(self.folder, *parts)
 
     def copy(self, file, name):
-        """Copies a file of the project into its own tree, which may have a bundle."""
+        """Copies a file of the project into the world's tree, which may have a bundle."""
         path = self.path("tree", name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         return shutil.copy(file, path)
@@ -196,7 +196,7 @@ class Installing(Script):
         self.assertEqual(world.calls("apt-get"), [])
         run = world.run("book", "folder")
         self.assertIn("lockstep: installing with apt: emscripten\n", run.stderr)
-        # Once emscripten is installed, the build is configured with it once, and never again.
+        # After emscripten is installed, the build is configured with it exactly once.
         world.stub("em++", "")
         world.run("lessons")
         world.run("lessons")
@@ -355,7 +355,7 @@ class Building(Script):
         environment = world.environment()
         with subprocess.Popen([world.script, "grade", "x"], env=environment, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL) as grading:
-            self.check(world.run("lesson", "x"), 0)   # would wait for ever
+            self.check(world.run("lesson", "x"), 0)   # would wait forever
             world.write("lesson-is-over")
             self.assertEqual(grading.wait(), 0)
 
@@ -366,10 +366,10 @@ class Building(Script):
         self.assertEqual([call.split()[3:] for call in world.calls("ninja")], [["lessons/first-lesson"]])
         for more in ("--backend=cuda", "--html"):
             self.assertNotIn("first-lesson", " ".join(self.built(world, *lesson, more)))
-        self.assertEqual(self.built(world, *lesson), [])   # the whole program, by now
+        self.assertEqual(self.built(world, *lesson), [])   # the whole program exists now
 
     def built(self, world, *arguments, **environment):
-        """What ninja was asked for."""
+        """Returns what ninja was asked to build."""
         self.check(world.run(*arguments, **environment), 0)
         return [" ".join(call.split()[3:]) for call in world.calls("ninja")]
 
@@ -448,7 +448,7 @@ class Building(Script):
 
 
 class SharedBuild(Script):
-    """A build folder that its user cannot write in."""
+    """Makes a build folder in which the user cannot write."""
 
     def built(self, finished=True):
         world = self.world()
@@ -460,7 +460,7 @@ class SharedBuild(Script):
         world.write("calls")
         os.chmod(world.folder, 0o755)
         os.chmod(world.path("calls"), 0o666)
-        # Root may write everywhere.
+        # Root can write everywhere.
         nobody = {"user": 65534, "group": 65534, "extra_groups": []}
         return subprocess.run(
             [world.script, *arguments], cwd=world.path("user"), capture_output=True, text=True,
@@ -522,7 +522,7 @@ class Testing(Script):
         self.assertIn("left out, unless you say ./lockstep test --all: each header alone;", run.stderr)
         self.assertIn(" --no-suite bundle ", world.calls("meson")[-1])
         self.assertRegex(world.calls("ninja")[-1], " usual$")
-        # Without git nobody knows what has changed.
+        # Without git it is unknown what has changed.
         for mode in ("--all", "--changed"):
             self.check(world.run("test", mode), 0, "1 passed, 0 failed, 0 skipped\n", "")
             self.assertRegex(world.calls("meson")[-1], "--setup all --print-errorlogs$")

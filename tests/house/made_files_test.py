@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""No file that one of our commands makes is committed: the tree contains only what people write.
+"""No file that one of our commands makes may be committed. The tree has only files that people
+write.
 
-Arguments: the root of the source tree. Skipped (exit status 77) if that is no checkout.
+Arguments: the root of the source tree. If it is no git checkout, the test is skipped (status 77).
 
-Made files are: the files of a record, in any folder; pictures with more lines than a person
-draws; and files of kinds that no source is written in. A lesson's `values.txt` and
-tests/lessons/transcript.txt are made, too, but are kept for tests to compare with.
+Made files are: files of a record, in any folder; pictures with more lines than people draw; and
+files of kinds that are never written by hand. A lesson's `values.txt` and
+tests/lessons/transcript.txt are also made, but tests need them for comparisons.
 """
 
 import os
@@ -18,14 +19,14 @@ KINDS = re.compile(r"\.(a|bin|csv|deb|gz|html|o|pdf|png|pyc|safetensors|so|whl|z
 
 
 def record_files(root):
-    """The names that src/report/record.cpp gives the files of a record."""
+    """Returns the names that src/report/record.cpp gives to a record's files."""
     with open(os.path.join(root, "src/report/record.cpp"), encoding="utf-8") as file:
         listed = re.search(r"kFiles\{(.*?)\};", file.read(), re.DOTALL).group(1)
     return set(re.findall(r'"([^"]+)"', listed))
 
 
 def made(root, path, of_records):
-    """Says why the file is a made one, or nothing."""
+    """Returns why the file is a made file; nothing if it is not."""
     if os.path.basename(path) in of_records:
         return "a lesson's record has a file with this name"
     if KINDS.search(path):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Builds projects outside of this tree against the installed library, with pkg-config and with
-CMake, and runs them in several worlds. Each has a src/core/shape.hpp of its own, as a program may.
+"""Builds projects outside of this tree with the installed library, by pkg-config and by CMake, and
+runs them in several worlds. Each project has its own src/core/shape.hpp, as any program may.
 
-Arguments: the project's root, the build folder, a GPU twin over the emulation, the compiler's
+Arguments: the project's root, the build folder, a GPU twin over the emulator, the compiler's
 command.
 """
 
@@ -20,10 +20,10 @@ ROOT, BUILD, TWIN = (os.path.abspath(path) for path in sys.argv[1:4])
 COMPILER = sys.argv[4:]
 skip_without("pkg-config", "cmake", root=ROOT)
 
-# Our headers would not compile if they included this one in place of ours.
+# Our headers must not include this file in place of ours. They would not compile.
 SHAPE = "#pragma once\nstruct Shape { int corners = 4; };\n"
 
-# A program that reads its options, has a setting, and makes mistakes on request.
+# A program that reads options, has a setting, and makes mistakes on request.
 PROGRAM = """\
 #include <lockstep/lockstep.hpp>
 
@@ -109,7 +109,7 @@ class OwnPrograms(unittest.TestCase):
         return done
 
     def run_in(self, backend, program, *words, **environment):
-        """Runs on two ranks: virtual ones, or with emulated GPUs."""
+        """Runs on two virtual ranks, or on two ranks with emulated GPUs."""
         twin = {} if backend == "sim" else {"LOCKSTEP_GPU_MODULE": TWIN, "EMULATED_GPUS": "2"}
         return subprocess.run([program, "--backend", backend, *words], capture_output=True,
                               text=True, check=False, cwd=self.folder,
@@ -190,7 +190,7 @@ class OwnPrograms(unittest.TestCase):
                          (0, "own: --layers\nown: 8\nown: words\n3 ranks\n"), static.stderr)
 
     def test_all_headers_go_together(self):
-        """No header hides one that another needs, and a user's src does not get in their way."""
+        """Headers must not hide headers that others need. A user's src must not disturb them."""
         headers = sorted(glob.glob(f"{self.installed.prefix}/include/lockstep/**/*.hpp",
                                    recursive=True))
         self.assertGreater(len(headers), 100)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks a Debian package of this build: it has what a user needs, and lintian finds no error.
+"""Checks a Debian package of this build. It must have all that users need, without errors of
+lintian.
 
 Arguments: the project's root, the build folder.
 """
@@ -21,7 +22,7 @@ if not all(map(shutil.which, NEEDED)) or os.path.isdir(os.path.join(ROOT, "bundl
           + ", ".join(NEEDED))
     sys.exit(77)
 MESON = shlex.split(os.environ.get("MESON", "meson"))
-# Packs fast rather than small; and the same bytes each time.
+# Packs fast rather than small. The bytes are the same each time.
 QUICKLY = {**os.environ, "DPKG_DEB_COMPRESSOR_TYPE": "gzip", "DPKG_DEB_COMPRESSOR_LEVEL": "1",
            "SOURCE_DATE_EPOCH": "1700000000"}
 FILES = ["bin/lockstep", "include/lockstep/sim/cluster.hpp", "include/lockstep/comm/rank.hpp",
@@ -97,8 +98,8 @@ class Package(unittest.TestCase):
                 "drwxr-xr-x|-rwxr-xr-x|-rw-r--r--|lrwxrwxrwx"
             self.assertRegex(line, f"^({modes}) root/root ")
             self.assertNotRegex(line, "reference|mistakes|/usr/local")
-        # Students' programs can read the folder of libraries, so grading is only linked
-        # from there.
+        # Students' programs can read the folder of libraries, so this folder has only a link
+        # to the grading.
         grading = os.path.join(self.libraries(),
                                "lockstep/kit/assignments/debug-the-cluster/grading")
         self.assertEqual(os.path.realpath(grading),

@@ -3,16 +3,16 @@
 
 usage: put_in_faults.py ROOT BUILD [--seed N] [--count N] [--of FOLDER]… [--rare] [--list]
 
-A fault is drawn from all sources, by the seed: two operators exchanged, a statement dropped, or
-a bound off by one. It is built, and tried by the tests of its room, then by all others that it is
-linked into, the quickest first, until one fails. Tests of the suite `rare` are tried after that,
-if --rare is given. A fault that does not compile is drawn again. With --list, the faults are only
-listed.
+The seed draws a fault from all sources: an operator exchanged for another, a dropped statement, or
+a number off by one. The script builds the fault and runs the tests into which the file is linked,
+until a test fails. Tests of the file's room are first; then the fastest tests are first. With
+--rare, tests of the suite `rare` are last. A fault that does not compile is drawn again. With
+--list, the script only lists the faults.
 
-Sources are changed in place and restored, also if the script is interrupted; so ROOT must be a
-checkout without changes, and BUILD must be built. Prints a line for each fault, and in the end how
-many were found. A fault that no test finds is no error: it may change nothing that matters. Read
-each of these. The whole of it takes hours.
+Sources are changed in place, and restored even if the script is interrupted. So ROOT must be a
+checkout without changes, and BUILD must be built. The script prints a line for each fault, and at
+the end the number of faults that were found. If no test finds a fault, this is no error: the fault
+may change nothing that matters. Read each such fault. A full run takes hours.
 """
 
 import argparse
@@ -31,19 +31,19 @@ EXCHANGES = [(r" < ", " <= "), (r" <= ", " < "), (r" > ", " >= "), (r" >= ", " >
              (r"std::max\b", "std::min"), (r" \+= ", " -= "), (r" -= ", " += "),
              (r"\btrue\b", "false"), (r"\bfalse\b", "true")]
 NUMBER = re.compile(r"(?<![\w.\"'])(\d{1,4})(?![\w.\"'])")
-# A statement by itself: a call or an assignment, which declares nothing.
+# A whole statement: a call or an assignment that declares nothing.
 STATEMENT = re.compile(r"^\s+(?!return\b|using\b|throw\b|break\b|continue\b|case\b|default\b)"
                        r"[\w.\->\[\]()*]+(\(.*\)|\s*[-+*/|&]?=\s.*);$")
 
 
 def code_of(line):
-    """The line without its comment and with its strings blanked, as long as before."""
+    """Returns the line without its comment. Strings are blank but have the same length."""
     blank = re.sub(r'"(\\.|[^"\\])*"', lambda found: '"' + "_" * (len(found[0]) - 2) + '"', line)
     return blank.split("//")[0]
 
 
 def faults_of(lines, index):
-    """Ways to get the line wrong: (what was done, the line instead)."""
+    """Yields wrong versions of a line: (the change, the wrong line)."""
     line, code = lines[index], code_of(lines[index])
     if re.match(r"\s*(#|//|static_assert|template|namespace|using|friend|case)", line):
         return
@@ -78,7 +78,7 @@ def room_of(file):
 
 
 class Tests:
-    """The tests of a build folder, and how long each took when it last ran."""
+    """The tests of a build folder, and the time of each test's last run."""
 
     def __init__(self, root, build):
         self.root, self.build = root, build
@@ -100,7 +100,7 @@ class Tests:
             return json.load(file)
 
     def stale(self):
-        """Tests that what has changed is linked into."""
+        """Returns the tests into which changed code is linked."""
         explained = subprocess.run(["ninja", "-C", self.build, "-n", "all", "meson-test-prereq"],
                                    capture_output=True, text=True, check=True).stdout
         linked = set(re.findall(r"Linking target (\S+)", explained))
@@ -109,7 +109,7 @@ class Tests:
                 if any(t in linked or os.path.splitext(t)[0] in made for t in targets)]
 
     def in_order(self, room, rare):
-        """The room's tests first, then the others, the quickest first; rare ones last."""
+        """Returns stale tests: first the room's, then the fastest; rare tests are last."""
         def place(name):
             is_own = any(t.startswith(f"tests/{room}/") for t in self.targets[name])
             return self.is_rare[name], not is_own, self.seconds.get(name, 60)
@@ -126,8 +126,8 @@ class Tests:
 
 
 def finder(tests, file, rare):
-    """The test that finds what is wrong with the file: its name, "" if none does, None if what is
-    wrong does not compile."""
+    """Returns the name of the test that finds the fault in the file, or "" if no test finds it.
+    Returns None if the fault does not compile."""
     order = tests.in_order(room_of(file), rare)
     for name in order:
         if not tests.builds(name):

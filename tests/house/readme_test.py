@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""README fits on a screen or two, and its diagnosis is a real one.
+"""The README must fit on two screens, and its diagnosis must be real.
 
 Arguments: the project's root.
 """

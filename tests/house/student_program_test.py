@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The program in program/README.md builds against the installed library and prints what the page
-promises.
+"""The program in program/README.md must build with the installed library and print what the page
+says.
 
 Arguments: the project's root, the build folder, the compiler's command.
 """
@@ -32,14 +32,14 @@ with tempfile.TemporaryDirectory() as folder:
     if printed != expected:
         sys.exit(f"printed:\n{printed}expected:\n{expected}")
 
-    # A setting that is impossible gives a sentence.
+    # For an impossible setting the program prints a sentence.
     done = subprocess.run([f"{folder}/ring"], capture_output=True, text=True, check=False,
                           env={**os.environ, "LOCKSTEP_CHECK": "Full"})
     expected = "ring: LOCKSTEP_CHECK is 'Full'; it may be full or cheap\n"
     if (done.returncode, done.stderr) != (2, expected):
         sys.exit(f"with LOCKSTEP_CHECK=Full it ended with {done.returncode} and:\n{done.stderr}")
 
-    # The mistake that the page invites the reader to make.
+    # The page asks the reader to make this mistake.
     wrong = program.replace(
         "rank.world().group().send(going, right).recv(coming, left).start().wait();",
         "rank.world().send(going, right).wait();\n"

@@ -3,9 +3,9 @@
 
 usage: summary.py TESTLOG.json MESON_STATUS
 
-If a test is a Catch2 program (v2 or v3), its test cases are counted, as the last lines of
-its output give them; any other test counts as one. Exit status 0 if something ran and
-nothing failed.
+If a test is a Catch2 program (v2 or v3), its test cases count; the last lines of its output
+say how many there are. Any other test counts as one. The exit status is 0 if something ran
+and nothing failed.
 """
 
 import json
@@ -18,14 +18,14 @@ NO_CASES = re.compile(r"^No tests ran$")
 
 
 def catch2_counts(stdout):
-    """Returns (passed, failed, skipped) test cases, or None if this is no output of Catch2."""
+    """Returns (passed, failed, skipped) test cases, or None if Catch2 did not write the output."""
     for line in reversed(stdout.rstrip().splitlines()[-3:]):
         if match := ALL_PASSED.match(line):
             return int(match[1]), 0, 0
         if NO_CASES.match(line):
             return 0, 0, 0
         if match := CASES.match(line):
-            # A test case that "failed as expected" did what it must: it passed.
+            # A test case that "failed as expected" has passed.
             failed = re.search(r"(\d+) failed(?! as expected)", match[2])
             skipped = re.search(r"(\d+) skipped", match[2])
             failed, skipped = (int(m[1]) if m else 0 for m in (failed, skipped))
@@ -47,7 +47,7 @@ def count(test):
     if cases and cases[:2] == (0, 0) and cases[2]:
         return cases  # Catch2 v3 exits with 4 if every test case was skipped
     passed, failed, skipped = cases or (0, 0, 0)
-    return passed, max(failed, 1), skipped  # even if it crashed or hung after its last case
+    return passed, max(failed, 1), skipped  # it may have crashed or hung after its last case
 
 
 def read_log(path):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tests gpu/verify.sh: what it runs, in which order, and what its results say if programs
-fail, hang or crash. Program, build and GPU are stubs, or the clock is simulated.
+fail, hang or crash. Programs, builds and GPUs are stubs, or the clock is simulated.
 
 Arguments: the project's root.
 """
@@ -78,7 +78,7 @@ WELL = {verify_plan.figures.cases: CASES, verify_plan.figures.compared: json.dum
 
 
 class Simulated(unittest.TestCase):
-    """Steps that take no time, and a clock that advances by their usual times."""
+    """Runs steps in no time, with a clock that advances by their usual times."""
 
     def setUp(self):
         memory = "/dev/shm"   # thousands of files are written
@@ -207,7 +207,7 @@ class Simulated(unittest.TestCase):
 
 
 class Stubs(unittest.TestCase):
-    """All of verify.sh, with stubs for programs."""
+    """Runs all of verify.sh, with stubs for programs."""
 
     def setUp(self):
         self.folder = tempfile.mkdtemp()
@@ -268,7 +268,7 @@ class Stubs(unittest.TestCase):
             return json.load(file)
 
     def verify(self, *parts, **environment):
-        """Returns the exit status, the results and their steps by name."""
+        """Returns the exit status, the results, and the results' steps by name."""
         run = subprocess.run([self.path("gpu/verify.sh"), "--out", self.path("out"), *parts],
                              capture_output=True, text=True, check=False,
                              env=self.environment(**environment))
@@ -444,7 +444,7 @@ class Stubs(unittest.TestCase):
                          f"All 7 checks passed with {self.path('cuda/lib64')}")
 
     def interrupted(self, number):
-        """Ends verify with a signal while the device's tests run; returns the results."""
+        """Ends verify by a signal while the device's tests run, and returns the results."""
         self.script("build/tests/gpu/gpu_device_tests",
                     f"echo $$ >{self.path('pid')}; echo 'so far so good'; exec sleep 60")
         run = subprocess.Popen([self.path("gpu/verify.sh"), "--out", self.path("out"), "device",

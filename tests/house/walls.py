@@ -3,13 +3,13 @@
 
 usage: walls.py ROOT
 
-Includes point inward: sim and gpu see src; src sees neither of them. sim and gpu meet only in
-program, which sees all three. Only lessons and tests see everything. Eigen belongs to sim; CUDA and
-its libraries belong to gpu. A CUDA kernel's file includes neither Eigen nor fmt, which nvcc cannot
-compile well.
+A folder sees another folder if it may include its files. sim and gpu see src, but src sees neither
+of them. sim and gpu do not see each other. Only program sees all three, and only lessons and tests
+see everything. Only sim includes Eigen. Only gpu includes CUDA and its libraries. The file of a
+CUDA kernel includes neither Eigen nor fmt, because nvcc cannot compile them well.
 
-A room is a folder of the first or second level: sim, sim/check, src/core. Deeper folders are
-part of it. No two rooms include each other, and only sim/check sees what is in sim/check.
+A room is a folder of the first or second level, such as sim, sim/check or src/core. Deeper folders
+belong to its room. Two rooms may not include each other. Only sim/check sees files in sim/check.
 """
 
 import os
@@ -59,8 +59,7 @@ def source_files(root):
 
 
 def seen_from_root(root, file, include):
-    """Returns the included path from the root, even if it was written relative to the
-    file."""
+    """Returns the included path from the root, even if the include is relative to its file."""
     beside = os.path.normpath(os.path.join(os.path.dirname(file), include))
     if os.path.exists(os.path.join(root, beside)):
         return beside
@@ -93,7 +92,7 @@ def room_of(path):
 
 def circles(root):
     """Returns sentences about rooms that include each other."""
-    imports = {}  # (room, included room): one place that does it
+    imports = {}  # (room, included room): one such include
     for file, number, _, include in includes(root):
         if include.startswith(tuple(folder + "/" for folder in FOLDERS)):
             imports.setdefault((room_of(file), room_of(include)), f"{file}:{number}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs walls.py on small trees: what it allows, and every wall broken once."""
+"""Runs walls.py on small trees: some that it allows, and some that each break one wall."""
 
 import os
 import tempfile
@@ -63,7 +63,7 @@ BROKEN = [
 ]
 
 
-# Two rooms that see each other; deeper folders are part of a room.
+# Two rooms see each other. Deeper folders belong to a room.
 MUTUAL = ALLOWED | {
     "src/nn/deep/gpt.cpp": '#include "src/comm/communicator.hpp"\n',
     "src/comm/mesh.cpp": "\n#include <nn/gpt.hpp>\n#include \"src/nn/gpt.hpp\"\n",

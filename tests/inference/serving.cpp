@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kSeed = 7;
 
-/// Puts a rank's columns of each wanted row's logits into the whole row.
+/// Copies a rank's columns of the logits of each wanted token into whole rows.
 void keep_logits(Outcome& served, const std::vector<Wanted>& wanted,
                  const HostTensor& logits, std::int64_t rank, std::int64_t vocabulary) {
     const std::int64_t columns = logits.shape().columns();
@@ -92,7 +92,7 @@ class Server {
         served_.most_rows = std::max(served_.most_rows, pass.tokens.rows());
         const Tensor logits = gpt_->infer(cache_.begin(pass));
         const std::int64_t vocabulary = serving_.sizes.vocabulary;
-        // The other ranks' columns are added after the run.
+        // The columns of other ranks are added after the run.
         if (serving_.numbers) mine_.push_back({wanted, device.peek(logits)});
         return shares_heads()
                    ? sample_rows(device, rank_.world(), logits, vocabulary, wanted)

@@ -11,27 +11,27 @@
 
 namespace lockstep::test {
 
-/// Requests that one model answers.
+/// Requests, and the settings of the model and server that answer them.
 struct Serving {
     GptSizes sizes;
     std::vector<Request> requests;
     CacheSizes cache{.pages = 64, .page_rows = 4};
     BatchRules rules{};
-    bool reuse = true;  ///< whether pages are reused
+    bool reuse = true;  ///< whether requests may use computed pages again
     int ways = 1;       ///< ranks that shard heads and columns
-    /// The same ranks shard experts instead, and each answers its own requests: those
-    /// whose id modulo `ways` is its number.
+    /// The ranks shard experts instead. Rank r answers its own requests: those for which
+    /// id modulo `ways` is r.
     bool own_requests = false;
     DType dtype = DType::f64;
     bool row_by_row = false;
     bool numbers = true;
-    /// Requests are added in order, with this many passes between two of them.
+    /// Requests are added in order, one after every `apart` passes.
     int apart = 0;
 };
 
 struct Outcome {
     std::map<std::int64_t, Answer> answers;  ///< by request
-    /// The logits (V) from which each of a request's tokens was chosen.
+    /// For each request, the logits (V) from which each token was chosen.
     std::map<std::int64_t, std::vector<HostTensor>> logits;
     std::int64_t passes = 0;
     std::int64_t most_rows = 0;
@@ -49,8 +49,8 @@ GptSizes small_sizes(bool llama, std::int64_t kv_heads = 8);
 Request random_request(std::int64_t id, std::int64_t prompt, std::int64_t output,
                        std::int64_t vocabulary, const Sampling& sampling = {});
 
-/// Returns the logits of the last of these tokens, from one forward of all tokens by a
-/// model without a cache.
+/// Returns the logits of the last of these tokens. A model without a cache computes one
+/// forward of all tokens.
 HostTensor whole_logits(const GptSizes& sizes, DType dtype,
                         const std::vector<std::int32_t>& ids);
 

@@ -16,7 +16,7 @@ std::int64_t below(std::int64_t bound, std::uint64_t& at) {
                                      static_cast<double>(bound));
 }
 
-/// Takes a pass of the batcher; each wanted token is its position modulo 7.
+/// Runs one pass of the batcher. The token wanted at position p is p modulo 7.
 Pass take_pass(Batcher& batcher) {
     Pass pass = batcher.next();
     std::vector<std::int32_t> tokens;
@@ -89,7 +89,7 @@ TEST_CASE("A dropped request returns its pages and its tokens", "[inference]") {
     CHECK(dropped[0].tokens.size() == 2);
     CHECK(dropped[1].tokens.empty());
     CHECK(pool.free() == 8 - 2);
-    // The id may be used again.
+    // The id of a finished request may be used again.
     batcher.add(random_request(1, 4, 1, 29));
     while (!batcher.idle())
         take_pass(batcher);

@@ -32,8 +32,8 @@ std::vector<Request> some_requests(const Sampling& sampling = {}) {
     return requests;
 }
 
-/// Each token has the same logits as in one forward of all tokens before it, by a model
-/// without a cache; and it is the largest of them.
+/// Requires that each token has the same logits as in one forward of all tokens before
+/// it, by a model without a cache, and is the token with the largest logit.
 void require_whole(const Serving& serving, const Outcome& served) {
     for (const Request& request : serving.requests) {
         CAPTURE(request.id);
@@ -121,7 +121,7 @@ TEST_CASE("Prompts in pieces, found pages and preemptions change no token",
     const bool llama = GENERATE(false, true);
     const Sampling sampling{1.0, 12, 0.9, 5};
     Serving serving{small_sizes(llama, 2), some_requests(sampling)};
-    // Two requests with the same beginnings as others.
+    // Two requests have the same beginnings as other requests.
     for (const std::int64_t like : {2, 3}) {
         Request request = serving.requests[static_cast<std::size_t>(like)];
         request.id += 10;
@@ -175,7 +175,7 @@ TEST_CASE("Row by row, logits do not depend on other rows of the batch",
     serving.ways = ways;
     serving.row_by_row = true;
     const Outcome all = serve(serving);
-    // In pieces, on few pages, and in reverse order.
+    // Prompts are in pieces, pages are few, and requests are in reverse order.
     Serving others = serving;
     others.rules.most_rows = 7;
     others.cache = {.pages = 9, .page_rows = 5};
@@ -185,7 +185,7 @@ TEST_CASE("Row by row, logits do not depend on other rows of the batch",
     for (const Request& request : serving.requests) {
         CAPTURE(request.id);
         CHECK(all.answers.at(request.id).tokens == other.answers.at(request.id).tokens);
-        // A token that is computed again after a preemption also has the same logits.
+        // The logits are also the same if a token is computed again after a preemption.
         CHECK(all.logits.at(request.id) == other.logits.at(request.id));
     }
 }
@@ -206,13 +206,13 @@ TEST_CASE("A cache takes 2 g w numbers a token and layer", "[inference]") {
     // The published weights also have 819,200 biases.
     CHECK(qwen2_5_72b(1).parameters() == 72'705'384'448);
     CHECK(cache_bytes_of_token(deepseek_v3(4096), DType::bf16) == 70'272);
-    // With all heads of keys, and with a fifth of them.
+    // First with all heads of keys, then with a fifth of them.
     GptSizes sizes = llama2_13b(1);
     CHECK(cache_bytes_of_token(sizes, DType::bf16) == 819'200);
     sizes.block.kv_heads = 8;
     CHECK(cache_bytes_of_token(sizes, DType::bf16) == 163'840);
 
-    // A rank holds its heads' part of that, page by page.
+    // A rank holds its heads' part of a token's bytes, page by page.
     const int ways = GENERATE(1, 4);
     Serving serving{small_sizes(true, 4), some_requests()};
     serving.ways = ways;

@@ -26,9 +26,9 @@ Request request_of(const Prefill& prefill) {
     return random_request(3, prefill.prompt, kOutput, prefill.sizes.vocabulary);
 }
 
-/// Ranks 1 and up compute the prompt together and send their caches to rank 0, whose
-/// pages have another size. Rank 0 generates the rest. Has the first token's logits, and
-/// all tokens.
+/// The result of ranks 1 and up, which compute the prompt together and send their caches
+/// to rank 0, and of rank 0, whose pages have another size and which generates all
+/// further tokens. The logits are those of the first token.
 struct Generated {
     HostTensor logits;
     std::vector<std::int32_t> tokens;
@@ -48,7 +48,7 @@ int rank_of_last(const Prefill& prefill) {
     return -1;
 }
 
-/// Returns pages for the prompt in a pool of its own: the last pages first.
+/// Returns pages for the prompt, the pool's last page first.
 SequencePages some_pages(const CacheSizes& sizes, std::int64_t tokens) {
     SequencePages pages;
     for (std::int64_t i = 0; i * sizes.page_rows < tokens; ++i)
@@ -147,7 +147,7 @@ TEST_CASE("Ranks that shard a prompt's tokens fill the same cache as one rank",
     Serving serving{prefill.sizes, {request}};
     const Outcome served = serve(serving);
     CHECK(generated.tokens == served.answers.at(request.id).tokens);
-    // Keys and values are sent once, and so is the first token.
+    // Keys and values are sent once. The first token is also sent once.
     std::int64_t to_first = 0;
     for (const RankReport& rank : generated.report.ranks)
         for (const Traffic& traffic : rank.traffic)

@@ -25,7 +25,7 @@ TEST_CASE("The other ranks follow rank 0's decisions, also with shapes only",
     });
     for (const auto& of_rank : told)
         CHECK(of_rank == decisions);
-    // Each decision is a broadcast; its first rank sends 4 bytes.
+    // Each decision is a broadcast, for which the first rank sends 4 bytes.
     CHECK(report.ranks[0].bytes_sent() ==
           (ranks > 1 ? 4 * static_cast<std::int64_t>(decisions.size()) : 0));
 }

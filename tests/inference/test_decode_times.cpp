@@ -21,8 +21,8 @@ ClusterSpec v5e() {
     return spec;
 }
 
-/// Returns the time of a pass on 8 chips that shard heads and columns. It decodes one
-/// token for each of `batch` sequences, whose earlier tokens are already in the cache.
+/// Returns the time of a pass on 8 chips that shard heads and columns. The pass decodes
+/// one token for each of `batch` sequences. The earlier tokens are already in the cache.
 double decode_seconds(const GptSizes& sizes, std::int64_t batch, std::int64_t tokens) {
     constexpr std::int64_t kRows = 16;
     sim::ClusterOptions options;
@@ -44,7 +44,7 @@ double decode_seconds(const GptSizes& sizes, std::int64_t batch, std::int64_t to
 }
 
 /// Returns the time of a decode's messages in one layer of DeepSeek-V3. The ranks shard
-/// its experts and have `tokens` tokens each; nothing else takes time.
+/// the experts. Each rank has `tokens` tokens. Only messages take time.
 Picoseconds exchange_time(int ranks, double bytes_per_second, std::int64_t tokens) {
     const auto makespan = [&](std::int64_t layers) {
         GptSizes sizes = deepseek_v3(64);
@@ -73,9 +73,9 @@ Picoseconds exchange_time(int ranks, double bytes_per_second, std::int64_t token
 
 TEST_CASE("The time to send a token to its experts bounds the speed of decoding",
           "[inference][sim]") {
-    // DeepSeek-AI 2025, 2505.09343, section 2.3.2: each device sends 32 tokens to 9
-    // experts each, 7,000 numbers with one byte there and two bytes back; two batches
-    // take turns.
+    // DeepSeek-AI 2025, 2505.09343, section 2.3.2: each device sends each of 32 tokens to
+    // 9 experts. These are 7,000 numbers, of one byte there and two bytes back. Two
+    // batches take turns.
     constexpr std::int64_t kTokens = 32;
     const auto published = [](double bytes_per_second) {
         return (1 + 2) * 32.0 * 9 * 7000 / bytes_per_second;
@@ -88,10 +88,9 @@ TEST_CASE("The time to send a token to its experts bounds the speed of decoding"
         CAPTURE(bytes_per_second);
         const double took =
             static_cast<double>(exchange_time(ranks, bytes_per_second, kTokens)) / 1e12;
-        // Here numbers have two bytes in both directions. A token has 7,168 of them and
-        // goes to 8 experts, since the shared expert is on the token's own rank; one copy
-        // in 32 also stays. Ranks also exchange their counts, 4 bytes for each of 8
-        // experts.
+        // Here numbers have two bytes in both directions. A token has 7,168 numbers. It
+        // is sent to 8 experts, since the shared expert is on its own rank. One copy in
+        // 32 stays, too. Ranks also exchange counts (4 bytes for each of 8 experts).
         const double factor = 4.0 / 3 * 8 / 9 * 7168 / 7000 * (ranks - 1) / ranks;
         const double counts = 4.0 * 8 * (ranks - 1) / bytes_per_second;
         CHECK_THAT(took, Catch::Matchers::WithinRel(
@@ -102,8 +101,8 @@ TEST_CASE("The time to send a token to its experts bounds the speed of decoding"
 TEST_CASE("A decode takes the time to read its weights and its cache",
           "[inference][sim]") {
     // Austin et al. 2025, How to Scale Your Model, "All About Transformer Inference":
-    // LLaMA-2 13B with 8,192 tokens before each one, in ms. Once with all heads of keys,
-    // once with a fifth of them and the same number of parameters.
+    // LLaMA-2 13B decodes after 8,192 tokens; times are in ms. First with all heads of
+    // keys, then with a fifth of them and the same number of parameters.
     constexpr std::array<std::int64_t, 6> kBatches{1, 8, 16, 32, 64, 240};
     constexpr std::array<double, 6> kAllHeads{4.98, 12.13, 20.30, 36.65, 69.33, 249.09};
     constexpr std::array<double, 6> kAFifth{4.17, 5.60, 7.23, 10.50, 17.04, 52.99};
@@ -112,11 +111,11 @@ TEST_CASE("A decode takes the time to read its weights and its cache",
         GptSizes sizes = llama2_13b(kTokens);
         if (fifth) {
             sizes.block.kv_heads = 8;
-            sizes.block.inner += 2736;  // replaces the removed keys and values
+            sizes.block.inner += 2736;  // instead of the removed keys and values
         }
         CHECK(std::abs(static_cast<double>(sizes.parameters()) / 13.016e9 - 1) < 0.001);
-        // A decode must at least read the cache and all weights, except the table of
-        // tokens: it reads one row of the table for each sequence.
+        // A decode must read at least the cache and all weights except the table of
+        // tokens. From the table it reads only one row for each sequence.
         const std::int64_t weights =
             2 * (sizes.parameters() - sizes.vocabulary * sizes.block.hidden);
         std::vector<double> rest;
@@ -132,8 +131,8 @@ TEST_CASE("A decode takes the time to read its weights and its cache",
             CHECK(std::abs(took / published - 1) < (kBatches[i] <= 32 ? 0.025 : 0.042));
             rest.push_back((took - least) * 820e9);
         }
-        // The rest is bytes, too: the norms' weights, which all 8 chips hold whole, and
-        // 7.7 or 7.3 MB of activations for each sequence.
+        // The rest of the time is also for bytes: all 8 chips hold the norms' weights
+        // whole, and each sequence has 7.7 or 7.3 MB of activations.
         const double norms = 2.0 * (2 * 40 + 1) * 5120 * 7 / 8;
         for (std::size_t i = 0; i < rest.size(); ++i)
             CHECK_THAT((rest[i] - norms) / static_cast<double>(kBatches[i]),

@@ -12,7 +12,7 @@ struct Ring {
     int stages = 1;
     int groups = 1;
     GptSizes sizes;
-    std::vector<Request> requests;  ///< distributed to the groups in turn
+    std::vector<Request> requests;  ///< the groups take turns in getting one
     bool numbers = true;
     BatchRules rules{};
     std::int64_t pages = 64;
@@ -62,7 +62,7 @@ Rounds decode(const Ring& ring) {
         CHECK(pool.free() == ring.pages);
         for (Batcher* group : groups)
             for (const Answer& answer : group->answers()) {
-                // All stages know the tokens of all requests.
+                // All stages know every token of every request.
                 const auto& known =
                     rounds.tokens.try_emplace(answer.id, answer.tokens).first->second;
                 CHECK(known == answer.tokens);
@@ -104,7 +104,7 @@ TEST_CASE("A ring of stages for groups of sequences gives the same as one device
 
 TEST_CASE("A ring keeps its stages busy if there are as many groups as stages",
           "[inference][sim]") {
-    // Large enough that arithmetic takes more time than launches.
+    // The model is so large that arithmetic takes more time than launches.
     Ring ring{4, 1, {512, 64, 8, {2048, 16}}, requests_of(16, 4, 20), /*numbers=*/false};
     ring.rules.most_rows = 64;
     const auto time = [&](int stages, int groups) {
@@ -113,11 +113,11 @@ TEST_CASE("A ring keeps its stages busy if there are as many groups as stages",
         return static_cast<double>(decode(ring).took);
     };
     const double one = time(1, 1);
-    // With one group, one stage works while three wait. Because of the messages, this is
-    // no faster than one device.
+    // With one group, one stage works while three wait. The messages make this slower
+    // than one device.
     CHECK(time(4, 1) > one);
     // With four groups of four sequences, all four stages read their weights at once. One
-    // device also takes its groups in turn, so the same passes are compared.
+    // device runs its four groups one after another, so the same passes are compared.
     const double in_turns = time(1, 4), round = time(4, 4);
     CHECK(in_turns / round > 3.2);
     CHECK(in_turns / round < 4);

@@ -12,7 +12,7 @@ namespace lockstep::test {
 
 namespace {
 
-/// Ranks [0, ways) compute prompts, and the same number of other ranks generate. Both
+/// Ranks [0, ways) compute prompts, and an equal number of other ranks generate. Both
 /// sets shard heads and columns in the same way.
 struct Apart {
     int ways = 1;
@@ -70,7 +70,7 @@ std::map<std::int64_t, std::vector<std::int32_t>> tokens_together() {
 TEST_CASE("Prompts computed on other devices get the same answers", "[inference][sim]") {
     const auto expected = tokens_together();
     const int ways = GENERATE(1, 2);
-    // With few pages, requests wait for pages, and some give theirs back.
+    // If pages are few, requests wait for pages, and some requests give pages back.
     const std::int64_t pages = GENERATE(100, 12);
     const double per_second = GENERATE(0, 3000, 1e6);
     CAPTURE(ways, pages, per_second);
@@ -106,7 +106,7 @@ TEST_CASE("Prompts computed on other devices get the same answers", "[inference]
 
 TEST_CASE("A disaggregated service takes the same time with shapes only",
           "[inference][sim]") {
-    // In nodes of three, ranks of a tensor group get their prompts at different times.
+    // In nodes of three, ranks of a tensor group get prompts at different times.
     const int ways = GENERATE(1, 2, 4), per_node = GENERATE(8, 3);
     CAPTURE(ways, per_node);
     Apart apart{.ways = ways, .per_node = per_node};
@@ -133,7 +133,7 @@ TEST_CASE("A batcher accepts a computed prompt if it has room", "[inference]") {
     CHECK(computed->first == 0);
     CHECK(computed->count == 9);
     CHECK(computed->pages.size() == 3);
-    // It asks for only one token, so it has ended.
+    // The request asks for only one token, so it has ended.
     REQUIRE(batcher.join(second, 8));
     const auto answers = batcher.answers();
     REQUIRE(answers.size() == 1);

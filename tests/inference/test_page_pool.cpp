@@ -11,8 +11,8 @@ namespace lockstep::test {
 
 namespace {
 
-/// Sequences that arrive, grow and leave; the contents of their pages are recorded here,
-/// too.
+/// Sequences that arrive, grow and leave. The test also records the contents of their
+/// pages itself.
 class Traffic {
   public:
     Traffic(std::int64_t pages, std::int64_t rows, bool reuse, std::uint64_t seed)
@@ -20,7 +20,7 @@ class Traffic {
 
     void arrive() {
         Living living;
-        // Few different beginnings, so that some pages are found.
+        // There are few different beginnings, so that some pages are found.
         const std::int64_t kind = dice_.below(6), length = 1 + dice_.below(30);
         for (std::int64_t i = 0; i < length; ++i)
             living.ids.push_back(
@@ -49,8 +49,8 @@ class Traffic {
         living_.erase(living_.begin() + static_cast<std::ptrdiff_t>(one));
     }
     void check() const {
-        // A page has two owners only if both have found it: then it is full, and both
-        // sequences have the same beginning.
+        // A page has two owners only if both have found the page. Then the page is full,
+        // and both sequences have the same beginning.
         std::map<std::int32_t, std::vector<std::int32_t>> owned;
         for (const Living& living : living_) {
             const std::set<std::int32_t> once(living.pages.pages.begin(),
@@ -81,7 +81,7 @@ class Traffic {
         SequencePages pages;
         std::vector<std::int32_t> ids;
     };
-    /// Returns all tokens up to the end of this page.
+    /// Returns all tokens up to the end of page `page`.
     std::vector<std::int32_t> up_to(const std::vector<std::int32_t>& ids,
                                     std::int64_t page) const {
         const auto end = std::min((page + 1) * pool_.page_rows(),
@@ -139,7 +139,7 @@ TEST_CASE("A prompt's pages are found by their tokens, but never the whole promp
     CHECK(pool.find(first, ids) == 0);
     REQUIRE(pool.grow(first, 9));
     CHECK(first.pages == std::vector<std::int32_t>{0, 1, 2});
-    // Nothing is found before it is computed.
+    // A page is not found before it is computed.
     SequencePages early;
     CHECK(pool.find(early, ids) == 0);
     pool.computed(first, ids);
@@ -158,8 +158,8 @@ TEST_CASE("A prompt's pages are found by their tokens, but never the whole promp
     CHECK(pool.free() == 4);
     pool.release(second);
     CHECK(pool.free() == 6);
-    // Pages without an owner can still be found, until their room is needed. Page 0,
-    // which the other page follows, is dropped last.
+    // Pages without an owner can be found until their room is needed. Page 1 continues
+    // page 0, so page 0 is dropped last.
     SequencePages large;
     REQUIRE(pool.grow(large, 20));
     SequencePages again;

@@ -52,12 +52,12 @@ TEST_CASE("A plain batcher gives the tokens that a batcher gives", "[inference]"
     serving.rules.most_sequences = GENERATE(1, 3, 64);
     serving.cache.pages = GENERATE(8, 64);
     const PlainlyServed plain = serve_plainly(serving);
-    // Without a limit on pages, all six are under way at once.
+    // Without a limit on pages, all six requests are in progress at once.
     if (serving.cache.pages == 64)
         CHECK(plain.most_sequences ==
               std::min<std::int64_t>(serving.rules.most_sequences, 6));
-    // The requests take 9, 3, 6, 1, 12 and 8 passes. When one of three ends, the next one
-    // begins at once.
+    // The requests take 9, 3, 6, 1, 12 and 8 passes. When one of three requests ends, the
+    // next request begins at once.
     if (serving.cache.pages == 64 && serving.rules.most_sequences == 3)
         CHECK(plain.passes == 16);
     REQUIRE(plain.tokens.size() == serving.requests.size());

@@ -54,10 +54,10 @@ TEST_CASE("Temperature, top k and top p decide which tokens are chosen, and how 
     require_close(probabilities(kFive, {.temperature = 0.5}), softmax(0.5, 5));
     require_close(probabilities(kFive, {.temperature = 1, .top_k = 3}), softmax(1, 3));
     require_close(probabilities(kFive, {.temperature = 1, .top_k = 9}), softmax(1, 5));
-    // The sums of probabilities: 0.553, 0.757, 0.880, 0.955, 1.
+    // Added up, the probabilities are 0.553, 0.757, 0.880, 0.955, 1.
     require_close(probabilities(kFive, {.temperature = 1, .top_p = 0.8}), softmax(1, 3));
     require_close(probabilities(kFive, {.temperature = 1, .top_p = 0.5}), {1});
-    // With only the two largest: 0.731 and 1.
+    // With only the two largest, the sums are 0.731 and 1.
     require_close(probabilities(kFive, {.temperature = 1, .top_k = 2, .top_p = 0.7}),
                   {1});
     require_close(probabilities(kFive, {.temperature = 1, .top_k = 2, .top_p = 0.8}),
@@ -71,7 +71,7 @@ TEST_CASE("Tokens are chosen as often as their probabilities say", "[inference]"
     CHECK(chi_squared({.temperature = 2, .seed = 2}, 20'000, softmax(2, 5)) < 23.5);
     CHECK(chi_squared({.temperature = 1, .top_k = 3, .seed = 3}, 20'000, softmax(1, 3)) <
           18.4);
-    // Tokens of another temperature fail the test.
+    // Tokens that were drawn at another temperature fail the test.
     CHECK(chi_squared({.temperature = 2, .seed = 2}, 20'000, softmax(1, 5)) > 100);
     for (int i = 0; i < 100; ++i)
         REQUIRE(sample(kFive, {}, i) == 3);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr Picoseconds kMillisecond = kSecond / 1000;
 
-/// A service without a model: a pass takes 1 ms, and 0.1 ms for each row.
+/// A service without a model: a pass takes 1 ms, plus 0.1 ms for each row.
 std::vector<Served> serve_rows(const std::vector<Request>& requests,
                                const BatchRules& rules = {}, std::int64_t pages = 1000) {
     std::vector<Served> served;
@@ -48,9 +48,9 @@ std::vector<Picoseconds> tenths(const Served& request) {
 }  // namespace
 
 TEST_CASE("A service's times follow from its passes", "[inference][sim]") {
-    // The first request comes at 5 ms: its prompt of 10 rows takes 2.0 ms, then two
-    // decodes take 1.1 ms each. The second comes at 6 ms, waits until 7, and takes 1 +
-    // 0.5 ms together with a decode of 0.1.
+    // The first request comes at 5 ms. Its prompt of 10 rows takes 2.0 ms, then two
+    // decodes take 1.1 ms each. The second request comes at 6 ms and waits until 7. Its 5
+    // rows, together with one decode, take 1 + 0.5 + 0.1 ms.
     const auto served =
         serve_rows({at_millisecond(0, 5, 10, 3), at_millisecond(1, 6, 5, 1)});
     REQUIRE(served.size() == 2);
@@ -61,7 +61,7 @@ TEST_CASE("A service's times follow from its passes", "[inference][sim]") {
     CHECK(tenths(served[1]) == std::vector<Picoseconds>{70, 97});
     CHECK(served[1].per_token() == 27 * kMillisecond / 20);
 
-    // Nothing happens between the two.
+    // Between the two requests nothing happens.
     const auto apart =
         serve_rows({at_millisecond(0, 0, 10, 1), at_millisecond(1, 500, 10, 1)});
     CHECK(tenths(apart[0]) == std::vector<Picoseconds>{20, 20});
@@ -80,7 +80,7 @@ TEST_CASE("Requests that find no page wait, and are answered", "[inference][sim]
         preemptions += request.answer.preemptions;
     }
     CHECK(preemptions > 0);
-    // All pages belong to others, so waiting does not help.
+    // All pages belong to other sequences, so waiting does not help.
     CHECK_THAT(refusal([&] {
                    sim::make_cluster(1)->run([&](Rank& rank) {
                        PagePool pool(4, 4);
@@ -99,8 +99,8 @@ TEST_CASE("Requests that find no page wait, and are answered", "[inference][sim]
 
 TEST_CASE("A long prompt delays decodes unless it is split into pieces",
           "[inference][sim]") {
-    // Four requests generate when a prompt of 400 rows comes. In one pass it makes all
-    // four wait for 41.4 ms; in pieces, none waits longer than one full pass.
+    // Four requests generate when a prompt of 400 rows comes. In one pass it delays all
+    // four by 41.4 ms. In pieces, none waits longer than one full pass.
     std::vector<Request> requests;
     for (std::int64_t id = 0; id < 4; ++id)
         requests.push_back(at_millisecond(id, 0, 4, 60));
@@ -111,11 +111,11 @@ TEST_CASE("A long prompt delays decodes unless it is split into pieces",
             if (request.answer.id < 4) most = std::max(most, request.last);
         return most * 10 / kMillisecond;
     };
-    // 60 tokens take one pass of 16 rows, 59 passes of 4, and the time of the prompt's
-    // rows. Each piece leaves one row for each of the four.
+    // 60 tokens take one pass of 16 rows, 59 passes of 4 rows, and the time of the
+    // prompt's rows. Each piece leaves one row for each of the four requests.
     CHECK(longest({.most_rows = 64, .pieces = false}) == 26 + 59 * 14 + 400);
     CHECK(longest({.most_rows = 64}) == 26 + 59 * 14 + 400);
-    // The work is the same, but it is spread over seven passes, each at most 7.4 ms long.
+    // The pieces need the same work, but in seven passes of at most 7.4 ms each.
     const auto slowest_step = [&](const BatchRules& rules) {
         Picoseconds most = 0, before = 0;
         sim::make_cluster(1)->run([&](Rank& rank) {
@@ -139,7 +139,7 @@ TEST_CASE("A long prompt delays decodes unless it is split into pieces",
 }
 
 TEST_CASE("Sequences that join at once are answered sooner", "[inference][sim]") {
-    // One long answer among short ones: without joining, all wait for the longest.
+    // One long answer among short ones. Without joining, all wait for the longest.
     std::vector<Request> requests{at_millisecond(0, 0, 4, 100)};
     for (std::int64_t id = 1; id < 8; ++id)
         requests.push_back(at_millisecond(id, id, 4, 2));
@@ -159,7 +159,7 @@ TEST_CASE("A report's percentiles and goodput follow from its requests", "[infer
         Served request;
         request.answer = {i, {1, 2, 3}, static_cast<int>(i % 2), 4};
         request.arrival = i * kMillisecond;
-        request.first = 2 * i * kMillisecond;  // i ms after its arrival
+        request.first = 2 * i * kMillisecond;  // i ms after the arrival
         request.last = request.first + 20 * kMillisecond;
         served.push_back(request);
     }

@@ -1,4 +1,4 @@
-// The picture of a service: its boxes are the passes, and the waits between passes.
+// The picture of a service. Its boxes are the passes and the waits between passes.
 
 #include <algorithm>
 #include <string>
@@ -21,15 +21,15 @@ namespace {
 
 constexpr Picoseconds kPass = 1'000'000;
 
-/// A pass that begins `at` passes after time 0.
+/// A pass that begins at time `at`, counted in passes.
 ServedPass pass_at(Picoseconds at, std::int64_t pages,
                    std::vector<ServedPass::Piece> pieces) {
     return {at * kPass, (at + 1) * kPass, pages, std::move(pieces)};
 }
 
-/// Request 0 has its prompt in two passes, and three tokens. Request 1 comes in the
-/// middle of the first pass, waits for a page, gets one token, loses its pages, and
-/// continues when request 0 is done.
+/// Request 0 has a prompt of two passes, and gets three tokens. Request 1 comes in the
+/// middle of the first pass and waits for a page. It gets two tokens, loses its pages,
+/// and continues later.
 ServiceTrace small_trace() {
     ServiceTrace trace;
     trace.title = "small";
@@ -45,7 +45,7 @@ ServiceTrace small_trace() {
     return trace;
 }
 
-/// Returns "P0-4 w4-6": the letter, begin and end of each box of a row, in passes.
+/// Returns each box's letter, begin and end, in passes, such as "P0-4 w4-6".
 std::string boxes_of(const Chart& chart, const Row& row) {
     std::string text;
     for (const Box& box : row.boxes)

@@ -13,7 +13,7 @@ namespace {
 const Distribution kLarge{0.4, 0.3, 0.2, 0.1, 0.0};
 const Distribution kSmall{0.1, 0.5, 0.1, 0.1, 0.2};
 
-/// Returns drafts of the small model, each from its own random number.
+/// Returns drafts of the small model. Each draft uses its own random number.
 std::vector<std::int32_t> drafts_of(const Distribution& from, int count,
                                     std::uint64_t seed) {
     std::vector<std::int32_t> drafts;
@@ -72,7 +72,7 @@ TEST_CASE("Accepted tokens have the large model's distribution", "[inference]") 
         ++drafted_first.at(static_cast<std::size_t>(drafts[0]));
         const auto out = accepted(drafts, small, large, seed, 10);
         REQUIRE((!out.empty() && out.size() <= kDrafts + 1));
-        // All tokens but the last are drafts.
+        // All tokens except the last are drafts.
         for (std::size_t i = 0; i + 1 < out.size(); ++i)
             REQUIRE(out[i] == drafts[i]);
         ++first.at(static_cast<std::size_t>(out[0]));
@@ -94,8 +94,8 @@ TEST_CASE("Accepted tokens have the large model's distribution", "[inference]") 
     }
     CHECK(first[4] == 0);
     CHECK(statistic < 21.1);
-    // The same holds for the second token, after any first token: that was an accepted
-    // draft.
+    // This also holds for the second token, whatever the first token was. The first token
+    // was an accepted draft.
     std::array<int, 5> second{};
     for (const auto& row : pairs)
         for (std::size_t token = 0; token < 5; ++token)
@@ -107,14 +107,13 @@ TEST_CASE("Accepted tokens have the large model's distribution", "[inference]") 
     }
     CHECK(second[4] == 0);
     CHECK(statistic < 21.1);
-    // Tokens a pass, by the paper's equation 1, within 4 deviations (1 in 15,000).
+    // Tokens a pass follow the paper's equation 1, within 4 deviations (once in 15,000).
     const double alpha = acceptance(kSmall, kLarge);
     CHECK_THAT(alpha, Catch::Matchers::WithinAbs(0.1 + 0.3 + 0.1 + 0.1, 1e-15));
     const double deviation = std::sqrt((squares - tokens * tokens) / kTimes);
     CHECK_THAT(tokens, Catch::Matchers::WithinAbs(expected_tokens(alpha, kDrafts),
                                                   4 * deviation));
-    // The drafts themselves are distributed like the small model's tokens: the test finds
-    // that.
+    // The drafts have the small model's distribution, and the statistic finds that.
     statistic = 0;
     for (std::size_t token = 0; token < 4; ++token) {
         const double mean = kTimes * kLarge[token];
@@ -152,7 +151,7 @@ TEST_CASE("Greedy speculation gives the large model's tokens exactly",
 }
 
 TEST_CASE("Speculation goes no further than the requested length", "[inference][sim]") {
-    // Learnt positions end with the context, and pages with the last token.
+    // Learnt positions end with the context. Pages end with the last token.
     Pair pair;
     pair.large = pair.small = small_sizes(false, 8);
     pair.large.context = pair.small.context = 20;
@@ -205,7 +204,7 @@ TEST_CASE("With a temperature, tokens have the large model's frequencies",
         const double mean = kTimes * expected[token];
         statistic += (chosen.at(token) - mean) * (chosen.at(token) - mean) / mean;
     }
-    CHECK(statistic < 21.1);  // 3 degrees of freedom: once in 10,000 times
+    CHECK(statistic < 21.1);  // 3 degrees of freedom: exceeded once in 10,000 times
     CHECK(stayed > 0);
     CHECK(stayed < drafted);
 }

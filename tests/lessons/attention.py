@@ -1,5 +1,5 @@
-"""Attention over one sequence, with only the standard library: softmax(Q K^T / sqrt(width)) V,
-head by head, and its backward."""
+"""Attention over one sequence, and its backward, with only the standard library. It computes
+softmax(Q K^T / sqrt(width)) V head by head."""
 
 import math
 
@@ -11,13 +11,13 @@ def columns(matrix, begin, end):
 
 
 def beside(matrices):
-    """Returns the matrices' columns, one matrix after the other."""
+    """Returns the columns of the matrices, one matrix after the other."""
     return [flat(rows) for rows in zip(*matrices)]
 
 
 def places_of(heads, kv_heads, width):
-    """Returns the first column of each head's queries, keys and values. x has all heads' queries,
-    then the keys, then the values; heads / kv_heads consecutive heads share keys and values."""
+    """Returns the first columns of each head's queries, keys and values. x has all heads' queries,
+    then keys, then values. heads / kv_heads consecutive heads share keys and values."""
     group = heads // kv_heads
     return [(head * width, (heads + head // group) * width,
              (heads + kv_heads + head // group) * width) for head in range(heads)]
@@ -30,7 +30,7 @@ def scores(q, k):
 
 
 def softmax(row, seen):
-    """Returns the softmax of the scores that are seen; the others weigh nothing."""
+    """Returns the softmax over the scores that are seen. The other scores have weight 0."""
     largest = max(score for score, see in zip(row, seen) if see)
     powers = [math.exp(score - largest) if see else 0.0 for score, see in zip(row, seen)]
     total = sum(powers)
@@ -59,8 +59,8 @@ def everything(_i, _j):
 
 
 def attention(x, places, width, sees=causal):
-    """Returns y, all heads side by side, and a function from dy to dx. Shared columns get the
-    sum of their heads' gradients."""
+    """Returns y, with all heads side by side, and a function from dy to dx. Columns that several
+    heads share get the sum of the heads' gradients."""
     heads = [head(*(columns(x, place, place + width) for place in of_head), sees)
              for of_head in places]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every lesson in bf16: its checks pass, and it differs from f32 only by rounding.
+"""Runs every lesson in bf16. All checks must pass, and only rounding may differ from f32.
 
 Arguments: the program.
 """
@@ -20,7 +20,7 @@ SHORT = {
     "pipeline-1f1b": "--set steps=4",
     "pipedream": "--set steps=4",
     "ring-self-attention": "--set steps=4 --set context=64",
-    "mesh": "--set steps=4 --step 4",  # the other steps run in bf16 anyway
+    "mesh": "--set steps=4 --step 4",  # the other steps use bf16 in any case
 }
 
 
@@ -36,7 +36,7 @@ class Bf16(unittest.TestCase):
                 done = run("lesson", slug, "--dtype", dtype, "--out", f"{folder}/{dtype}",
                            *SHORT[slug].split(), *options)
                 self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr)
-            # Bounds are 2^-7 times the square root of a number of stores.
+            # A bound is 2^-7 times the square root of a number of stores.
             with open(f"{folder}/bf16/metrics.json", encoding="utf-8") as file:
                 bounds = [check["bound"] for check in json.load(file)["checks"]]
             self.assertTrue([b for b in bounds if 2**-7 <= b < 0.5], bounds)
@@ -63,13 +63,13 @@ class Bf16(unittest.TestCase):
                 self.check(slug)
 
     def test_experts(self):
-        # A gate's choice is not a rounding: if two scores are close, f32 takes another expert.
+        # A gate's choice is not a rounding: if two scores are close, f32 chooses another expert.
         for options in ([], ["--check", "full", "--ranks", "2"]):
             done = run("lesson", "experts", "--dtype", "bf16", "--set", "steps=5", *options)
             self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr)
 
     def test_inference(self):
-        # If another character is the most probable one, all characters after it differ.
+        # If another character has the largest probability, all later characters differ.
         lesson = ("lesson", "inference", "--set", "steps=4")
         same = "the same characters come"
         self.assertIn(same, run(*lesson).stdout)

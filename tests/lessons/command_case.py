@@ -1,5 +1,5 @@
-"""Shared by tests of a command of `lockstep`: a folder of its own for each case, and checks
-that every command must pass. The program is the script's first argument.
+"""Helpers for tests of a command of `lockstep`: a separate folder for each case, and checks for
+every command. The program is the script's first argument.
 """
 
 import json
@@ -15,13 +15,13 @@ PROGRAM = os.path.abspath(sys.argv[1])
 
 
 def limited():
-    """Lets no file grow beyond 100 bytes, as on a disk that is almost full."""
+    """Lets files grow to at most 100 bytes, as on an almost full disk."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
 
 def suggested(command):
-    """Returns what the program suggests for a command's first word, for example all schedules."""
+    """Returns the program's suggestions for a command's first word, for example all schedules."""
     described = json.loads(subprocess.run([PROGRAM, "--describe"], capture_output=True,
                                           check=True).stdout)
     [found] = [each for each in described["commands"] if each["name"] == command]
@@ -29,7 +29,7 @@ def suggested(command):
 
 
 class CommandCase(unittest.TestCase):
-    COMMAND = ""  # "mesh"
+    COMMAND = ""  # for example "mesh"
     FILES = {}  # in the folder of each case
 
     def setUp(self):

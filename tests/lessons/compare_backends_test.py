@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`lockstep compare SLUG --backends A,B`: two runs, one comparison, no temporary file left.
+"""`lockstep compare SLUG --backends A,B` makes two runs and one comparison, and leaves no files.
 
 Arguments: the program.
 """
@@ -94,7 +94,7 @@ class CompareBackends(unittest.TestCase):
             document = json.loads(output)
             self.assertEqual((status, document["passed"]), (0, True))
             self.assertEqual(document["runs"][0]["backend"], "sim")
-            # The backend that gpu means.
+            # The backend for which gpu stands.
             self.assertIn(document["runs"][1]["backend"], ("cuda", "nccl"))
             status, output, _ = self.run_program(*COMPARE, f"sim,{backend}", *SHORT, "--ranks",
                                                  "2", "--bound", "0")
@@ -192,7 +192,7 @@ class CompareBackends(unittest.TestCase):
         self.assertEqual((status, errors), (1, ""))
         self.assertRegex(output, r"^A is .* on sim: 1 of 1 checks FAILED: accumulation .*\.\n"
                                  r"B is .* on sim: 1 of 1 checks FAILED: ")
-        # A NaN equals nothing, not even itself.
+        # A NaN equals no number, not even itself.
         self.assertRegex(output, r"\d+ tensors: \d+ FAILED\.\n$")
         status, output, _ = self.run_program(*arguments, "--json")
         document = json.loads(output)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A lesson's record has the same bits with any workers, executor and scheduling seed.
+"""A lesson's record must have the same bits with all workers, executors and scheduling seeds.
 
 Arguments: the program.
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`lockstep doctor` on a machine with and without MPI, Slurm and torchrun.
+"""Tests `lockstep doctor` on a machine with and without MPI, Slurm and torchrun.
 
 Arguments: the program.
 """

@@ -1,5 +1,5 @@
-"""The GPT of the third to the fifth lesson, with only the standard library: the forward of
-the PyTorch program in the third lesson's README, a backward, and SGD."""
+"""The GPT of lessons three to five, with only the standard library. Its forward is that of the
+PyTorch program in the third lesson's README. It also has a backward and SGD."""
 
 import math
 
@@ -20,9 +20,9 @@ def scaled(matrix, factor):
 
 
 class Gpt:
-    """The README's model, for one sequence at a time: x is (s, h). Without an lm_head it is tied:
-    the head reads the table of wte, which gets the gradients of both. If there are fewer heads of
-    keys and values than of queries, consecutive heads of queries share them.
+    """The README's model, for one sequence at a time: x is (s, h). Without an lm_head the model is
+    tied: the head reads the table of wte, which gets the gradients of both. If there are fewer
+    heads of keys than of queries, consecutive heads of queries share keys and values.
 
     Each layer returns y and a function from dy to dx that also adds to self.gradients.
     """
@@ -45,7 +45,7 @@ class Gpt:
         add_scaled(self.gradients[name], gradient, 1)
 
     def linear(self, name, x):
-        """Computes y = x weight^T + bias; the bias is optional."""
+        """Computes y = x weight^T + bias. The bias is optional."""
         weight, bias = self.values[name + ".weight"], self.values.get(name + ".bias")
         y = product(x, turned(weight))
         if bias:
@@ -101,8 +101,8 @@ class Gpt:
         return plus(x, y), lambda dy: plus(dy, norm_backward(layer_backward(dy)))
 
     def begin(self, ids, following, factor):
-        """Returns a sequence's loss and a function that adds its gradients; both are
-        weighted by factor."""
+        """Returns a sequence's loss, and a function that adds the loss's gradients. Both are
+        multiplied by factor."""
         wte, wpe = (self.values[f"{name}.weight"] for name in (TABLE, "transformer.wpe"))
         x = plus([wte[i] for i in ids], wpe)
         backwards = []
@@ -125,7 +125,7 @@ class Gpt:
         return loss, backward_of_all
 
     def sequence(self, ids, following, factor):
-        """Returns a sequence's loss and adds its gradients; both are weighted by factor."""
+        """Returns a sequence's loss and adds its gradients, both multiplied by factor."""
         loss, backward = self.begin(ids, following, factor)
         backward()
         return loss
@@ -135,7 +135,7 @@ class Gpt:
             add_scaled([self.gradients[f"{TABLE}.weight"][i]], [row], 1)
 
     def batch(self, text, starts):
-        """Returns the mean loss of the sequences that start there, and computes its gradients."""
+        """Returns the mean loss of the sequences that begin at `starts`. Computes its gradients."""
         length = len(self.values["transformer.wpe.weight"])
         self.zero_gradients()
         return sum(self.sequence(text[start:start + length], text[start + 1:start + length + 1],
@@ -143,7 +143,7 @@ class Gpt:
 
 
 def cross_entropy(logits, targets, factor):
-    """Returns factor times the rows' sum of -log softmax(logits)[target], and the gradient."""
+    """Returns factor times the sum of -log softmax(logits)[target] over rows, and its gradient."""
     loss, gradient = 0.0, []
     for row, target in zip(logits, targets):
         largest = max(row)
@@ -156,7 +156,7 @@ def cross_entropy(logits, targets, factor):
 
 
 class Sgd:
-    """velocity = momentum velocity + gradient, at first 0; value -= rate velocity."""
+    """velocity = momentum velocity + gradient (velocity is first 0); value -= rate velocity."""
 
     MOMENTUM = 0.9
 
@@ -171,14 +171,14 @@ class Sgd:
 
 
 def initial(inputs):
-    """Returns the parameters before the first step, from a lesson's inputs."""
+    """Returns the parameters before the first step. They are in a lesson's inputs."""
     return {name[len(INITIAL):]: rows_of(tensor) for name, tensor in inputs.items()
             if name.startswith(INITIAL)}
 
 
 def recompute(run, inputs, model=Gpt, optimizer=Sgd):
-    """Returns all that a variant records, flat values by name: losses, the first step's
-    gradients, and parameters after the last step."""
+    """Returns everything that a variant records, as flat values by name: losses, the first step's
+    gradients, and the parameters after the last step."""
     heads = run["settings"]["heads"]
     kv_heads = run["settings"].get("kv_heads", heads)
     gpt = model(initial(inputs), int(heads), int(kv_heads))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The man page and bash's completion have all that the command line has.
+"""The man page and the completion of bash must have everything that the command line has.
 
 Arguments: the program, the man page, the completion, the folder of the manual's sources.
 """
@@ -24,7 +24,7 @@ DESCRIPTION = json.loads(output_of(PROGRAM, "--describe"))
 
 
 def plain(text):
-    """Returns the text without white space, since lines may break anywhere."""
+    """Returns the text without white space, because lines may break anywhere."""
     return re.sub(r"\s+", "", text)
 
 
@@ -86,7 +86,7 @@ class ManPage(unittest.TestCase):
 
 class Completion(unittest.TestCase):
     def completed(self, *words):
-        """Returns what bash offers for the last word."""
+        """Returns bash's suggestions for the last word."""
         script = ('. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _lockstep; '
                   'printf "%s\\n" "${COMPREPLY[@]}"')
         return output_of("bash", "-c", script, "bash", COMPLETION, "lockstep", *words).split()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`lockstep mesh`: computes its numbers and a model's parts a second time; tests its texts,
-documents, pictures and error messages.
+"""Tests `lockstep mesh`. Computes its numbers and a model's parts a second time, and tests its
+texts, documents, pictures and error messages.
 
 Arguments: the program.
 """
@@ -17,7 +17,7 @@ from command_case import CommandCase, limited
 SIXTEEN = "pp=2,dp=2,cp=2,tp=2"
 SMALL = "layers=4,hidden=64,heads=4,vocabulary=65,context=32,tied=1,kv-heads=2"
 
-# Arguments, and words of the one sentence that refuses them.
+# The arguments, and words of the sentence that refuses them.
 REFUSED = [
     ([], ["SIZES is missing"]),
     (["pp"], ["'pp' is no axis of a mesh", "NAME=SIZE"]),
@@ -88,12 +88,12 @@ class Command(CommandCase):
 
 
 def places_of(axes):
-    """Returns the places of all ranks; the last axis is the fastest."""
+    """Returns the places of all ranks. The last axis changes fastest."""
     return [list(places) for places in itertools.product(*(range(size) for _, size in axes))]
 
 
 def groups_of(places, free):
-    """Returns groups of ranks that differ only along the axes `free`, by their first rank."""
+    """Returns the groups of ranks that differ only along the axes `free`, sorted by first rank."""
     groups = {}
     for rank, place in enumerate(places):
         key = tuple(each for axis, each in enumerate(place) if axis not in free)
@@ -162,7 +162,7 @@ class Arithmetic(Command):
 
 
 def range_of(count, parts, index):
-    """Returns a part's range of `count` numbers in equal parts; the last parts are shorter."""
+    """Cuts `count` numbers into equal parts; the last may be shorter. Returns a part's range."""
     each = -(-count // parts)
     return range(min(index * each, count), min((index + 1) * each, count))
 
@@ -175,8 +175,8 @@ def own_rows(rows, columns, row_sets, column_range=None):
 
 
 def expected_parts(tp, place):
-    """Returns what Megatron-LM's tensor parallelism gives a rank of SMALL: by a parameter's
-    name in its layer, the elements of the whole, laid out flat."""
+    """Returns what a rank of SMALL has under Megatron-LM's tensor parallelism: for each parameter's
+    name in its layer, the elements of the whole parameter, which is laid out flat."""
     hidden, width, inner = 64, 16, 256
     heads = [range_of(4, tp, place)], [range_of(2, tp, place)]
     queries, keys = (range(each.start * width, each.stop * width) for (each,) in heads)
@@ -245,7 +245,7 @@ class Models(Command):
                 self.assertEqual(stages, {0, axis.get("pp", 1) - 1})  # tied
 
     def test_memory_of_zeros_stages(self):
-        """Rajbhandari et al. 2019, figure 1, with masters: 16, 4 + 12/n, 2 + 14/n, 16/n bytes."""
+        """Checks the bytes of Rajbhandari et al. 2019, figure 1: 16, 4 + 12/n, 2 + 14/n, 16/n."""
         n, sizes = 4, "layers=2,hidden=64,heads=4,vocabulary=64,context=32"
         numbers = self.document("dp=1", "--model", sizes)["model"]["ranks"][0]["numbers"]
         for stage, bytes_each in enumerate((16, 4 + 12 / n, 2 + 14 / n, 16 / n)):

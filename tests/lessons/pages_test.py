@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Only lessons' pages have prose, and translations have their originals' names.
+"""Only the pages of lessons may have prose. Translations must have their originals' names.
 
 Arguments: the folder of the lessons.
 """
@@ -21,7 +21,7 @@ LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 # The directives of a page that use names from the experiments.
 USES = {"check", "output", "picture", "predict", "if", "each"}
 MOST_SENTENCES = 3
-# A directive that begins a line, and the sentence behind it.
+# A directive at the beginning of a line, and the sentence after it.
 STEP_LINE = re.compile(
     r"^\{\{(if|predict|else|end|check)\b(?:[^{}]|\{[^{}]*\})*\}\}[ \n]?(.*)", re.M)
 
@@ -47,7 +47,7 @@ def sources_of(folder):
 
 
 def without_sentences_for_users(source):
-    """Returns the source without require(), exceptions and lessons' settings."""
+    """Returns the source without require(), exceptions and settings of lessons."""
     for begin in (r"\brequire\w*\(", r"\bUsageError\(", r"\w*settings = \{",
                   r"settings\.push_back\(\s*\{"):
         while match := re.search(begin, source):
@@ -60,8 +60,8 @@ def without_sentences_for_users(source):
 
 
 def most_checks_told(step):
-    """Returns how many checks with a sentence a step shows at most, over all branches."""
-    open_blocks = [[0]]  # one list for each open {{if}} or {{predict}}: the counts of its branches
+    """Returns the maximum, over all branches, of the number of checks with a sentence in a step."""
+    open_blocks = [[0]]  # the counts of the branches of each open {{if}} or {{predict}}
     for line in STEP_LINE.finditer(step):
         word, sentence = line[1], line[2].strip()
         if word in ("if", "predict"):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The PyTorch programs in two lessons' READMEs, unchanged, recompute what lessons record:
-GPTs, and a language model trained by PyTorch's own DistributedDataParallel. The GPT also
-loads a checkpoint. Skipped if PyTorch is not installed.
+"""The PyTorch programs in two lessons' READMEs run unchanged and recompute lessons' records. They
+train GPTs, and a language model with PyTorch's own DistributedDataParallel. The GPT also loads a
+checkpoint. Skipped if PyTorch is not installed.
 Arguments: the program, the folder of lessons, the tests of checkpoints.
 """
 
@@ -13,10 +13,10 @@ import tempfile
 import unittest
 
 PROGRAM, LESSONS, CHECKPOINT_TESTS = map(os.path.abspath, sys.argv[1:4])
-BOUND = 1e-10  # f64, over three steps
+BOUND = 1e-10  # for f64, over three steps
 SMALL = ["--set", "steps=3", "--set", "context=8", "--set", "hidden=16", "--dtype", "f64"]
 GPT = "04_tensor_parallel_block"
-# Follows the GPT's classes; reads the whole file that the tests of checkpoints write.
+# Comes after the GPT's classes. Reads the file that the tests of checkpoints write.
 LOAD = """
 import sys
 whole, expected = (read(f"{sys.argv[1]}/{name}.safetensors") for name in ("whole", "expected"))
@@ -51,7 +51,7 @@ def program_of(folder):
 
 class PyTorch(unittest.TestCase):
     def ratios(self, page, lesson, *options):
-        """Runs the page's program on a record; all that it prints must be within the bound."""
+        """Runs the page's program on a record. All printed numbers must be within the bound."""
         with tempfile.TemporaryDirectory() as folder:
             record = os.path.join(folder, "record")
             subprocess.run([PROGRAM, "lesson", lesson, "--out", record, *SMALL, *options],

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests that the code that lessons quote exists, and that quote.py gathers it correctly.
+"""The code that lessons quote must exist, and quote.py must gather this code correctly.
 
 Arguments: quote.py, the project's root, and the sources that the build gives to quote.py.
 """
@@ -23,7 +23,7 @@ SOLUTION = re.compile(r"\{\{solution ([^:}]+): ([^}]+)\}\}")
 
 
 def lessons():
-    """Yields the name and the text of each lesson's page, in each language."""
+    """Yields name and text of each lesson's page, in each language."""
     for file in glob.glob(os.path.join(ROOT, "lessons", "[0-9]*", "lesson*.md")):
         with open(file, encoding="utf-8") as text:
             yield os.path.relpath(file, ROOT), text.read()

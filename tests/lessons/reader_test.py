@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A lesson on a pseudo-terminal: block by block, with keys, predictions and a notebook.
+"""Tests a lesson on a pseudo-terminal: block by block, with keys, predictions and a notebook.
 
 Arguments: the program.
 """
@@ -24,7 +24,7 @@ CTRL_C, CTRL_D, CTRL_Z = "\x03", "\x04", "\x1a"
 
 
 class Lessons(unittest.TestCase):
-    """Each test has a notebook of its own."""
+    """Each test has a separate notebook."""
 
     def setUp(self):
         self.state = tempfile.TemporaryDirectory()
@@ -37,14 +37,13 @@ class Lessons(unittest.TestCase):
         return opened
 
     def at_prompt(self, *options, **terminal):
-        """Opens a lesson, which waits after its first screen."""
+        """Opens a lesson and waits for the prompt after its first screen."""
         opened = self.open(*options, **terminal)
         self.next_prompt(opened)
         return opened
 
     def next_prompt(self, terminal):
-        """Goes to the next prompt, without answers to predictions; returns the match and the
-        text."""
+        """Goes to the next prompt without answering predictions. Returns the match and the text."""
         text = ""
         while True:
             match, before = terminal.expect(PROMPT, PREDICTION)
@@ -228,7 +227,7 @@ class Keys(Lessons):
             self.assert_handed_in(os.path.join(run, "metrics.json"))
 
     def assert_handed_in(self, metrics):
-        """`hand-in` has the answers and a hash of the run's files."""
+        """`hand-in` must have the answers and a hash of the run's files."""
         done = subprocess.run([PROGRAM, "hand-in", SLUG], capture_output=True, check=True,
                               env={**os.environ, "XDG_STATE_HOME": self.state.name})
         (run,) = json.loads(done.stdout)["runs"].values()
@@ -340,14 +339,14 @@ class Notebook(Lessons):
 
 class Windows(Lessons):
     def screens(self, terminal, *sizes):
-        """Yields what is shown between prompts or questions, with the window's size."""
+        """Yields the window's size and the text shown between prompts or questions."""
         sizes = list(sizes)
         rows, width = sizes[0]
         shown = 0
         asked = False
         while True:
             match, before = terminal.expect(PROMPT, PREDICTION)
-            if asked:  # the line end after the answer was on the screen before
+            if asked:  # the line end after the answer was already on the screen
                 before = re.sub(r"\A\r?\n", "", before)
             asked = match.re is PREDICTION
             yield rows, width, before + match[0]
@@ -363,8 +362,8 @@ class Windows(Lessons):
             terminal.send("\n")
 
     def height(self, text, width):
-        """Returns how many lines a text takes, folded by the terminal; the prompt's line
-        is one."""
+        """Returns how many lines a text needs if the terminal folds it. The prompt's line counts as
+        one."""
         text = without_escapes(text)
         return sum(max(1, -(-columns(part) // width))
                    for line in text.split("\n") for part in [line.split("\r")[-1]])
@@ -394,7 +393,7 @@ class Windows(Lessons):
 
 class Looks(Lessons):
     def shown(self, *options, **terminal):
-        """Returns all that a lesson shows, to its end; without input, it does not wait."""
+        """Returns all that a lesson shows up to its end. Without input it does not wait."""
         opened = self.open(*options, stdin=subprocess.DEVNULL, **terminal)
         self.assertEqual(opened.end(), 0)
         return opened.text

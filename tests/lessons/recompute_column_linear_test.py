@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Another program, with only the standard library, recomputes the second lesson's record.
 
-It reads inputs.safetensors, computes by the formulas of the lesson's README, and compares the
-results with outputs.safetensors. Arguments: the program.
+This test reads inputs.safetensors, computes by the formulas of the lesson's README, and compares
+the results with outputs.safetensors. Arguments: the program.
 """
 
 import os
@@ -17,7 +17,7 @@ SIZES = ("--set", "rows=5", "--set", "hidden=12", "--set", "inner=24")
 
 
 class Layer:
-    """y = x weight^T + bias."""
+    """Computes y = x weight^T + bias."""
 
     def __init__(self, inputs, name):
         self.name = name.split("/")[-1]
@@ -29,7 +29,7 @@ class Layer:
                 for row in product(x, turned(self.weight))]
 
     def backward(self, x, dy):
-        """Returns dx, and the gradients by name."""
+        """Returns dx and the named gradients."""
         return product(dy, self.weight), {
             f"grad/{self.name}.weight": flat(product(turned(dy), x)),
             f"grad/{self.name}.bias": [sum(column) for column in turned(dy)]}
@@ -81,7 +81,7 @@ class Recompute(unittest.TestCase):
     def test_a_formula_that_is_wrong_is_caught(self):
         inputs, outputs = self.record("--step", "4")
         layer = Layer(inputs, "rows/initial/linear")
-        layer.bias = [3 * bias for bias in layer.bias]  # added on each rank
+        layer.bias = [3 * bias for bias in layer.bias]  # as if each rank added it
         with self.assertRaises(AssertionError):
             assert_close("y", flat(layer.forward(rows_of(inputs["rows/x"]))),
                          outputs["rows/y"][1])

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Another program, with only the standard library, recomputes the record of the lesson on experts.
 
-It reads inputs.safetensors, trains the GPT of experts that the lesson's README describes, each
-expert separately, token by token, and compares the results with outputs.safetensors. Arguments: the
-program.
+This test reads inputs.safetensors and trains the GPT of experts that the lesson's README
+describes. It computes each expert separately, token by token. It compares the results with
+outputs.safetensors. Arguments: the program.
 """
 
 import math
@@ -21,7 +21,7 @@ SMALL = {"layers": 2, "heads": 2, "hidden": 8, "experts": 4, "inner": 6, "contex
 
 
 class ExpertGpt(Gpt):
-    """Each block's MLP is a gate and experts; the norms are RMS norms."""
+    """The MLP of each block is a gate and experts. The norms are RMS norms."""
 
     EXPERTS, INNER, CHOSEN = 4, 6, 2
     ALPHA, RATE = 0.0, 0.0
@@ -50,7 +50,7 @@ class ExpertGpt(Gpt):
         return y, backward
 
     def expert(self, name, e, row):
-        """Returns expert e's output for a token, and a function that returns the token's
+        """Returns the output of expert e for a token, and a function that returns the token's
         gradient."""
         h, wide = len(row), 2 * self.INNER
         up_name, down_name = (f"{name}.experts.{part}.weight"
@@ -118,7 +118,7 @@ class ExpertGpt(Gpt):
         length = len(self.values["transformer.wpe.weight"])
         self.zero_gradients()
         self.load, self.tokens = {}, length * len(starts)
-        # All tokens are counted before the first gradient.
+        # The first gradient needs the counts of all tokens.
         passes = [self.begin(text[start:start + length], text[start + 1:start + length + 1],
                              1 / self.tokens) for start in starts]
         loss = sum(loss for loss, _ in passes)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Another program, with only the standard library, recomputes the third lesson's record.
 
-It reads inputs.safetensors, trains the GPT of the lesson's README, and compares the results with
-outputs.safetensors. Arguments: the program.
+This test reads inputs.safetensors, trains the GPT of the lesson's README, and compares the
+results with outputs.safetensors. Arguments: the program.
 """
 
 import math
@@ -24,7 +24,7 @@ OTHER_NAMES = {"transformer.wte.weight", "transformer.wpe.weight", "transformer.
 
 
 def record(ranks, seed=1, **settings):
-    """Returns run.json, inputs and outputs of training."""
+    """Returns run.json, the inputs and the outputs of training."""
     chosen = [f"--set={key}={value}" for key, value in (SMALL | settings).items()]
     return run_lesson(PROGRAM, "tensor-parallel-block", "--step", "6", "--ranks", str(ranks),
                       "--seed", str(seed), "--text", "text", *chosen, files={"text": TEXT})
@@ -81,7 +81,7 @@ class RoughGelu(Gpt):
 
 
 class HeadByHead(Gpt):
-    """c_attn as Megatron stores it: queries, keys and values of the first head, then ..."""
+    """Stores c_attn as Megatron does: the first head's queries, keys and values, then ..."""
 
     def places(self, hidden):
         width = hidden // self.heads

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Another program, with only the standard library, recomputes the record of inference.
+"""Another program, with only the standard library, recomputes the record of the lesson on
+inference.
 
-It reads the trained weights and the text from the record, computes all characters at once without a
-cache, and compares the logits with those by which the devices chose each character. It also counts,
-with formulas of its own, what they sent. Arguments: the program.
+This test reads the trained weights and the text from the record and computes all characters at
+once without a cache. It compares the logits with those from which the devices chose each character.
+With its own formulas, it also counts the bytes that the devices sent. Arguments: the program.
 """
 
 import json
@@ -22,7 +23,7 @@ LAYERS, PROMPT, WRITTEN, TOP = 2, 16, 40, 3
 
 
 def record(ranks, heads, kv_heads):
-    """Returns run.json, metrics.json, inputs and outputs of the lesson's first step."""
+    """Returns run.json, metrics.json, the inputs and the outputs of the lesson's first step."""
     small = [f"--set=layers={LAYERS}", "--set=steps=2", "--set=batch=2", f"--set=heads={heads}",
              f"--set=kv_heads={kv_heads}", f"--set=hidden={4 * heads}"]
     with tempfile.TemporaryDirectory() as folder:
@@ -38,7 +39,7 @@ def record(ranks, heads, kv_heads):
 
 
 def logits_of(weights, heads, kv_heads, ids):
-    """Returns the logits of a GPT without a cache for each token."""
+    """Returns each token's logits of a GPT without a cache."""
     gpt = Gpt(weights, heads, kv_heads)
     wte, wpe = (gpt.values[f"{name}.weight"] for name in (TABLE, "transformer.wpe"))
     x = plus([wte[i] for i in ids], wpe[:len(ids)])
@@ -67,13 +68,13 @@ class RecomputeInference(unittest.TestCase):
             for a, b in zip(row, own):
                 self.assertLessEqual(abs(a - b), BOUND * largest)
             self.assertIn(token, sorted(range(len(own)), key=lambda i: -own[i])[:TOP])
-        # For each computed token: two all-reduces in each block and one at the table.
+        # Each computed token needs two all-reduces in each block, and one at the table.
         numbers = (2 * LAYERS + 1) * (PROMPT + WRITTEN - 1) * 4 * heads
         (run,) = [run for run in metrics["runs"] if run["name"] == "written"]
         sent = sum(traffic["bytes_sent"] for rank in run["ranks"] for traffic in rank["traffic"]
                    if traffic["verb"] == "all_reduce")
         self.assertEqual(sent, 8 * 2 * (ranks - 1) * numbers)
-        # The caches of all devices; devices that share a head of keys each hold a copy.
+        # The caches of all devices. If devices share a head of keys, each of them holds a copy.
         pages = -(-64 // 16) * 16
         held = sum(rank["memory_bytes"]["category_peak"]["cache"] for rank in run["ranks"])
         self.assertEqual(held, pages * LAYERS * 2 * max(ranks, kv_heads) * 4 * 8)

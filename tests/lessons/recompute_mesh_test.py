@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Another program, with only the standard library, recomputes the record of the lesson on meshes.
 
-It reads inputs.safetensors, trains the GPT on each step's whole batch, without any mesh, and
-compares the results with what one device and the mesh left in outputs.safetensors. It also counts,
-with formulas of its own, what the devices sent along each axis. Arguments: the program.
+This test reads inputs.safetensors and trains the GPT on each step's whole batch, without a mesh.
+It compares the results with those of one device and of the mesh in outputs.safetensors. With its
+own formulas, it also counts the bytes that the devices sent along each axis. Arguments: the
+program.
 """
 
 import json
@@ -24,7 +25,7 @@ LAYERS, STEPS = 2, 2
 
 
 class WithNorms(Sgd):
-    """Keeps the norm of the gradients of each step."""
+    """Keeps the norm of each step's gradients."""
 
     def __init__(self, gpt, rate):
         super().__init__(gpt, rate)
@@ -57,7 +58,7 @@ def record(*axes):
 
 
 def sent_by_group(metrics):
-    """Returns the bytes that all devices sent in the lesson's step of shapes only."""
+    """Returns, by group, the bytes that all devices sent in the lesson's step without numbers."""
     sent = {}
     for run in metrics["runs"]:
         if run["name"] == "step":
@@ -70,27 +71,27 @@ def sent_by_group(metrics):
 
 
 def formulas(run, inputs):
-    """Computes the same by formulas: a tied GPT in f64, sequence parallel, ring attention."""
+    """Computes these bytes by formulas. The GPT is tied, in f64, with sequence parallelism."""
     settings = {name: int(value) for name, value in run["settings"].items() if value.isdigit()}
     dp, pp, cp, tp = (settings[name] for name in ("dp", "pp", "cp", "tp"))
     h, s, layers = settings["hidden"], settings["context"], settings["layers"]
     heads, kv_heads = settings["heads"], settings["kv_heads"]
     micro_batches = settings["micro_batches"]
-    own = s // cp * settings["batch"] // micro_batches  # tokens of a micro-batch on a rank
+    own = s // cp * settings["batch"] // micro_batches  # a rank's tokens in a micro-batch
     vocabulary = len(inputs["gpt/vocabulary"][1])
     rows = -(-vocabulary // tp) * tp
 
-    # One tensor group, one micro-batch: gathers and scatters of tokens, and sums of the loss.
+    # For a tensor group and a micro-batch: gathers and scatters of tokens, and sums of the loss.
     passes = 10 * layers + 2 + 3
     at_tokens = (tp - 1) * (passes * own * h + 6 * own)
     alike = layers * (2 * 2 * h + 2 * h) + 2 * h + s * h  # norms, biases after sums, positions
     tensor = micro_batches * cp * at_tokens + dp * cp * 2 * (tp - 1) * alike
-    # Keys and values move round the ring in forward and again in backward; gradients return.
+    # Keys and values move around the ring in forward and in backward; gradients return.
     block = own * 2 * h * kv_heads // heads // tp
     context = micro_batches * cp * tp * layers * block * ((cp - 1) * 2 + cp) if cp > 1 else 0
     pipeline = micro_batches * cp * 2 * (pp - 1) * own * h
-    inside = (12 * h * h - 2 * h * (h - h * kv_heads // heads)  # a block's matrices
-              + 13 * h - 2 * (h - h * kv_heads // heads))  # and its biases and norms
+    inside = (12 * h * h - 2 * h * (h - h * kv_heads // heads)  # matrices of a block
+              + 13 * h - 2 * (h - h * kv_heads // heads))  # biases and norms of a block
     whole = layers * inside + s * h + 2 * h
     held = whole + (tp - 1) * alike + (2 if pp > 1 else 1) * rows * h
     replicas = 2 * (dp * cp - 1) * held
@@ -127,7 +128,7 @@ class RecomputeMesh(unittest.TestCase):
     def test_a_wrong_norm_differs(self):
         run, _, inputs, outputs = record(1, 1, 1, 2)
         recomputed = recompute(run, inputs, optimizer=WithNorms)
-        # The norm is wrong as if parameters replicated in the tensor group counted twice.
+        # The norm is wrong as if parameters that the tensor group replicates counted twice.
         norms = WithNorms.last.norms
         recomputed["norm"] = [norm * 1.0001 for norm in norms]
         self.assertEqual(differing(recomputed, outputs, "mesh"), {"norm"})

@@ -2,9 +2,9 @@
 """Another program, with only the standard library, recomputes the record of the lesson on
 pipelines that do not stop.
 
-It reads inputs.safetensors and trains the GPT, micro-batch by micro-batch and without any pipeline,
-with the weight versions of each rule's paper. It compares the results with outputs.safetensors.
-Arguments: the program.
+This test reads inputs.safetensors and trains the GPT, micro-batch by micro-batch and without a
+pipeline, with the versions of weights in each rule's paper. It compares the results with
+outputs.safetensors. Arguments: the program.
 """
 
 import os
@@ -18,12 +18,12 @@ PROGRAM = os.path.abspath(sys.argv[1])
 TEXT = "To be, or not to be, that is the question:\nWhether ’tis nobler in the mind\n"
 SMALL = {"heads": 2, "hidden": 8, "context": 6, "steps": 4, "learning_rate": 0.3}
 BOUND_F32 = 5e-6
-KEPT = 0.1  # the average step decays by this factor over a stage's delay
+KEPT = 0.1  # factor by which the average step decays during a stage's delay
 
 
 class Rule:
-    """Which weights micro-batch i reads on stage s of p: the number of updates in them, and the
-    number of average steps added to them."""
+    """Says which weights micro-batch i reads on stage s of p: how many updates they contain, and
+    how many average steps are added to them."""
 
     per_update = 1
 
@@ -81,7 +81,7 @@ BY_STEP = {"flush", "two_buffers"}
 
 
 def stage_of(name, stages):
-    """Each stage has a block; embeddings are on the first, norm and head on the last."""
+    """Each stage has a block. The first also has embeddings, the last norm and head."""
     words = name.split(".")
     if words[1] == "h":
         return int(words[2])
@@ -93,7 +93,7 @@ def copied(values):
 
 
 class Versions:
-    """All versions of a model's weights, and the average step up to each."""
+    """Has all versions of a model's weights, and the average step up to each version."""
 
     def __init__(self, values, stages):
         self.stages = stages
@@ -101,7 +101,7 @@ class Versions:
         self.averages = [{name: zeros(value) for name, value in values.items()}]
 
     def read(self, reads):
-        """Returns each parameter's weights in the version that reads(stage) gives."""
+        """Returns the weights of each parameter in the version that reads(stage) gives."""
         made = {}
         for name in self.weights[0]:
             version, ahead = reads(stage_of(name, self.stages))
@@ -123,7 +123,7 @@ class Versions:
 
 
 def recompute(run, inputs, rule):
-    """Returns all that a variant records: each micro-batch's loss, and the last weights."""
+    """Returns everything that a variant records: each micro-batch's loss, and the last weights."""
     rate = float(run["settings"]["learning_rate"])
     values = initial(inputs)
     versions = Versions(values, rule.stages)
@@ -137,7 +137,7 @@ def recompute(run, inputs, rule):
         loss, backward = gpt.begin(text[start:start + length], text[start + 1:start + length + 1],
                                    1 / (length * rule.per_update))
         losses.append(loss * rule.per_update)
-        # Backward reads the same row objects as forward: their values change in place.
+        # Backward reads the row objects of forward, so their values change in place.
         for name, value in versions.read(lambda s: rule.backward(s, i)).items():
             for row, other in zip(gpt.values[name], value):
                 row[:] = other
@@ -186,7 +186,7 @@ class RecomputePipedream(unittest.TestCase):
 
 
 class Earlier(Rule):
-    """All stages read the version before the correct one."""
+    """All stages read the version before the correct version."""
 
     def forward(self, s, i):
         return max(0, i - self.late(s) - 1), 0

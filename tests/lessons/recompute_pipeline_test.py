@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Another program, with only the standard library, recomputes the fourth lesson's record.
 
-It reads inputs.safetensors, trains the GPT on each step's whole batch, without any pipeline, and
-compares the results with what every schedule left in outputs.safetensors. Arguments: the program.
+This test reads inputs.safetensors and trains the GPT on each step's whole batch, without a
+pipeline. It compares the results with those of every schedule in outputs.safetensors. Arguments:
+the program.
 """
 
 import math
@@ -18,12 +19,12 @@ TEXT = "To be, or not to be, that is the question:\nWhether ’tis nobler in the
 SMALL = {"heads": 2, "hidden": 8, "context": 6, "steps": 3}
 PIPELINES = ["naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"]
 REPLICAS = "1f1b_replicas"
-# Measured: up to 5e-7, about eight roundings.
+# The measured maximum is 5e-7, about eight roundings.
 BOUND_F32 = 5e-6
 
 
 def record(ranks, dtype="f64", seed=1, **settings):
-    """Returns run.json, inputs and outputs of training, by default two sequences a micro-batch."""
+    """Returns run.json, inputs and outputs of training. The default micro-batch has 2 sequences."""
     defaults = SMALL | {"layers": ranks, "micro_batches": ranks,
                         "batch": 2 * settings.get("micro_batches", ranks)}
     chosen = [f"--set={key}={value}" for key, value in (defaults | settings).items()]
@@ -32,7 +33,7 @@ def record(ranks, dtype="f64", seed=1, **settings):
 
 
 def other_bits(outputs, variant, reference):
-    """Returns names of values whose bits differ between the two variants."""
+    """Returns the names of values that have different bits in the two variants."""
     names = [name.split("/", 1)[1] for name in outputs if name.startswith(f"{reference}/")]
     return {name for name in names
             if outputs[f"{variant}/{name}"] != outputs[f"{reference}/{name}"]}
@@ -40,8 +41,7 @@ def other_bits(outputs, variant, reference):
 
 class RecomputePipeline(unittest.TestCase):
     def check(self, variants, ranks, dtype="f64", **settings):
-        """Checks that all variants recorded the recomputed values; returns the record's
-        outputs."""
+        """Checks that all variants recorded the recomputed values. Returns the record's outputs."""
         run, inputs, outputs = record(ranks, dtype, **settings)
         recomputed = recompute(run, inputs)
         self.assertEqual(len(recomputed["loss"]), SMALL["steps"])
@@ -100,7 +100,7 @@ class RecomputePipeline(unittest.TestCase):
 
 
 class LastMicroBatch(Gpt):
-    """Each micro-batch's backward overwrites the gradients of the one before."""
+    """The backward of each micro-batch overwrites the gradients of the micro-batch before."""
 
     def batch(self, text, starts):
         whole = super().batch(text, starts)
@@ -111,7 +111,7 @@ class LastMicroBatch(Gpt):
 
 
 class SumOfMicroBatches(Gpt):
-    """Adds up the gradients of each micro-batch's own mean."""
+    """Adds up the gradients of the micro-batches' own means."""
 
     def batch(self, text, starts):
         loss = super().batch(text, starts)
@@ -128,7 +128,7 @@ class HeadAlone(Gpt):
 
 
 class StaleByAStep(Sgd):
-    """Each step's gradients arrive a step later, as in a pipeline that is never flushed."""
+    """Gradients arrive one step late, as in a pipeline that is never flushed."""
 
     def __init__(self, gpt, rate):
         super().__init__(gpt, rate)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Another program, with only the standard library, recomputes the fifth lesson's record.
 
-It computes attention of whole sequences without a ring, and trains the GPT on whole sequences. It
-compares the results with what every ring, and every order of tokens, left in outputs.safetensors.
-Arguments: the program.
+This test computes attention over whole sequences without a ring, and trains the GPT on whole
+sequences. It compares the results with those of every ring and every order of tokens in
+outputs.safetensors. Arguments: the program.
 """
 
 import math
@@ -40,7 +40,7 @@ def attended(ranks, seed=1):
 
 
 def trained(ranks, method="ring-attention", order="zigzag", **settings):
-    """Returns a record of step 10, by default with two tokens in each stretch of a device."""
+    """Returns a record of step 10. By default each stretch of a device has two tokens."""
     sizes = {"layers": 2, "heads": ranks, "hidden": 2 * ranks, "context": 4 * ranks, "batch": 2,
              "steps": 3}
     return record(ranks, method=method, order=order, **(sizes | settings))
@@ -78,7 +78,7 @@ class RecomputeAttention(unittest.TestCase):
 
 class RecomputeGpt(unittest.TestCase):
     def check(self, variants, ranks, ways, **settings):
-        """For any sharding of tokens, all variants recorded what was recomputed."""
+        """For every sharding of tokens, all variants must have recorded the recomputed values."""
         run, inputs, _ = trained(ranks, **settings)
         recomputed = recompute(run, inputs)
         for method, order in ways:
@@ -130,7 +130,7 @@ def block_of(token):
 
 
 def never_rescaled(q, k, v):
-    """Returns a wrong y: sums before a larger score came are not rescaled."""
+    """Returns a wrong y: when a larger score comes, earlier sums are not rescaled."""
     y = []
     for row in scores(q, k):
         largest, powers = -math.inf, []
@@ -190,12 +190,12 @@ class WrongRings(unittest.TestCase):
                      flat(columns(recorded, 0, queries)))
 
 
-# The row of each of 8 tokens in zigzag order on two devices.
+# The rows of 8 tokens, in zigzag order on two devices.
 ROWS = [0, 1, 4, 5, 6, 7, 2, 3]
 
 
 class MaskByRow(Gpt):
-    """A row sees the rows up to itself, whatever their tokens."""
+    """A row sees the rows up to itself, whatever tokens they have."""
 
     @staticmethod
     def sees(i, j):
@@ -203,7 +203,7 @@ class MaskByRow(Gpt):
 
 
 class PlacesByRow(Gpt):
-    """A device's tokens have the positions 0, 1, …, whatever the tokens."""
+    """The tokens of a device have positions 0, 1, …, whatever tokens they are."""
 
     def __init__(self, *about):
         super().__init__(*about)
@@ -212,7 +212,7 @@ class PlacesByRow(Gpt):
 
 
 class EveryOther(Gpt):
-    """Heads 0, g, 2 g, … of queries share keys, instead of g consecutive ones."""
+    """Heads 0, g, 2 g, … of queries share keys; right would be g consecutive heads."""
 
     def places(self, hidden):
         places = super().places(hidden)
@@ -222,7 +222,7 @@ class EveryOther(Gpt):
 
 
 class LastOfGroup(Gpt):
-    """The last head's gradient of shared keys and values overwrites the other heads'."""
+    """The last head's gradient of shared keys and values overwrites other heads' gradients."""
 
     @staticmethod
     def core(x, places, width, sees):

@@ -2,8 +2,8 @@
 """Another program, with only the standard library, recomputes the first two lessons'
 records.
 
-It reads inputs.safetensors, trains by the formulas of the lessons' READMEs, and compares the
-results with outputs.safetensors. Arguments: the program.
+This test reads inputs.safetensors, trains by the formulas of the lessons' READMEs, and compares
+the results with outputs.safetensors. Arguments: the program.
 """
 
 import math
@@ -18,7 +18,7 @@ MOMENTUM = 0.9
 
 
 class Regression:
-    """y = x W^T + b, trained on the sum over `parts` of the parts' weighted means."""
+    """y = x W^T + b. The training's loss is the sum of the weighted means of all `parts` parts."""
 
     def __init__(self, inputs):
         self.x = rows_of(inputs["regression/inputs"])
@@ -27,7 +27,7 @@ class Regression:
         self.bias = list(inputs["regression/initial/linear.bias"][1])
 
     def gradients(self, parts):
-        """Returns loss and gradients: part i weighs parts * B_i / B, so a row weighs parts / B."""
+        """Returns loss and gradients. A part weighs parts * B_i / B, so a row weighs parts / B."""
         loss = 0
         weight, bias = zeros(self.weight), [0.0] * len(self.bias)
         factor = parts / (len(self.x) * len(self.bias))
@@ -62,7 +62,7 @@ class LanguageModel:
         self.velocity = {name: zeros(rows) for name, rows in self.values.items()}
 
     def row(self, position, factor, gradients):
-        """Adds a row's gradients and returns its loss. Both are weighted by factor."""
+        """Adds a row's gradients and returns the row's loss. Both are multiplied by factor."""
         embedding, hidden, hidden_bias, output, output_bias = (
             self.values[name] for name in self.NAMES)
         seen = self.ids[position - self.context:position]
@@ -133,14 +133,14 @@ class Recompute(unittest.TestCase):
         for step in range(steps):
             loss, gradients = model.step(step, rate)
             losses.append(loss)
-            if step == 0:  # velocity is still equal to the gradient
+            if step == 0:  # velocity still equals the gradient
                 expected = {"grad/" + name: flat(rows) for name, rows in gradients.items()}
         expected |= {name: flat(rows) for name, rows in model.values.items()}
         expected["loss"] = losses
         for variant in variants:
             for name, values in expected.items():
                 if name.startswith("grad/") and f"{variant}/{name}" not in outputs:
-                    continue  # a sharded form: no rank has all of it
+                    continue  # a sharded form: no rank has the whole value
                 with self.subTest(variant=variant, name=name):
                     assert_close(name, values, outputs[f"{variant}/{name}"][1])
 

@@ -1,5 +1,5 @@
-"""Shared by tests that recompute a lesson's record: functions that make, read and compare
-records, and matrices as lists of rows. Only the standard library."""
+"""Helpers of tests that recompute a lesson's record: functions that make, read and compare records,
+and matrices as lists of rows. They use only the standard library."""
 
 import json
 import math
@@ -8,7 +8,7 @@ import struct
 import subprocess
 import tempfile
 
-BOUND = 1e-10  # the largest difference, divided by the largest value of its tensor
+BOUND = 1e-10  # the largest difference, relative to the largest value of its tensor
 
 
 def read_tensors(path):
@@ -27,8 +27,8 @@ def read_tensors(path):
 
 
 def run_lesson(program, slug, *options, files=None, dtype="f64"):
-    """Returns the record of a lesson: run.json, inputs and outputs. The lesson runs in a
-    folder with `files`, text by name."""
+    """Returns the record of a lesson: run.json, inputs and outputs. `files` maps the names of files
+    in the lesson's folder to their texts."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in (files or {}).items():
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
@@ -43,7 +43,7 @@ def run_lesson(program, slug, *options, files=None, dtype="f64"):
 
 
 def assert_close(name, recomputed, recorded, bound=BOUND):
-    """Checks that no flat value differs by more than `bound` times the largest recorded one."""
+    """Checks that flat values differ by at most `bound` times the largest recorded value."""
     largest = max(map(abs, recorded))
     if largest == 0 or len(recomputed) != len(recorded):
         raise AssertionError(f"{name}: {len(recomputed)} values, and {len(recorded)} of at "
@@ -54,7 +54,7 @@ def assert_close(name, recomputed, recorded, bound=BOUND):
 
 
 def differing(recomputed, outputs, variant, bound=BOUND):
-    """Returns names of values that a variant recorded differently."""
+    """Returns the names of values that a variant recorded differently."""
     names = set()
     for name, ours in recomputed.items():
         try:
@@ -96,7 +96,7 @@ def each(function, *matrices):
 
 
 def add_scaled(target, source, factor):
-    """target += factor * source, both matrices."""
+    """Adds factor * source to target. Both are matrices."""
     for to, row in zip(target, source):
         to[:] = [t + factor * s for t, s in zip(to, row)]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`lockstep schedule`: its figures, documents, pictures and error messages.
+"""Tests `lockstep schedule`: its figures, documents, pictures and error messages.
 
 Arguments: the program.
 """
@@ -14,7 +14,7 @@ from command_case import CommandCase, limited, suggested
 
 NAMES = suggested("schedule")
 SIZES = ("--stages", "4", "--micro-batches", "8")
-# Qi et al. 2023 (Zero Bubble, 2401.10241), the model of 1.5B parameters, in milliseconds.
+# Qi et al. 2023 (Zero Bubble, 2401.10241): their model of 1.5B parameters, in milliseconds.
 PUBLISHED = ("--stages", "8", "--micro-batches", "24", "--forward", "18.522",
              "--backward-input", "18.086", "--backward-weight", "9.337", "--comm", "0.601")
 
@@ -46,7 +46,7 @@ FILES = {
     "file": b"no folder",
 }
 
-# (arguments, what the sentence holds); the exit status is 2.
+# (arguments, contents of the sentence); the exit status is 2.
 REFUSED = [
     ([], ["NAME is missing", "lockstep schedule --help"]),
     (["1f1b"], ["--stages is missing"]),
@@ -300,7 +300,7 @@ class Documents(Command):
                         asked += ["--chunks", "2"]
                     text = self.text(*asked, "--json")
                     self.write("saved.json", text.encode())
-                    # A repeating middle is written out, so the document has none.
+                    # A repeating middle is written out, so the document has no middle.
                 lines = [line for line in text.splitlines() if '"period"' not in line]
                 self.assertEqual(
                     self.text("saved.json", "--comm", "0.25", "--json").splitlines(), lines)

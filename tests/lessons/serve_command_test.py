@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`lockstep serve`: computes passes, times and figures a second time, and bytes by formula; tests
-its texts, documents, pictures and error messages.
+"""Tests `lockstep serve`. Computes passes, times and figures a second time, and bytes by formulas.
+Also tests its texts, documents, pictures and error messages.
 
 Arguments: the program.
 """
@@ -20,7 +20,7 @@ SMALL = {"model": MODEL, "cluster": "steady.json", "cache": {"pages": 100, "page
          "requests": [{"prompt": 5, "output": 3}]}
 MIX = {"count": 12, "per_second": 300, "prompt": [4, 30], "output": [1, 9], "seed": 3}
 
-# All operations take the same time, and so do all passes.
+# All operations need the same time, so all passes do.
 STEADY = {"base": "h100", "flops_f32": 0, "flops_bf16": 0, "memory_bytes_per_second": 0,
           "launch_seconds": 1e-4, "host_copy": {"alpha_seconds": 1e-4}}
 
@@ -33,7 +33,7 @@ def without(key):
     return {name: value for name, value in SMALL.items() if name != key}
 
 
-# Services, arguments, and words of the one sentence that refuses them.
+# Services, arguments, and words of the sentence that refuses them.
 REFUSED = [
     ([], [], ["the file is not a JSON object"]),
     (without("model"), [], ["service.json: model is missing; llama2-13b, mixtral-8x7b or"]),
@@ -153,7 +153,7 @@ class Command(CommandCase):
         return self.document("service.json", *arguments)
 
     def one(self, what, *arguments):
-        """Returns the document's only run, and the document."""
+        """Returns the only run of the document, and the document."""
         document = self.serve(what, *arguments)
         (run,) = document["runs"]
         return run, document
@@ -172,8 +172,8 @@ class Sequence:
 
 
 def served(requests, most_rows, most_sequences, seconds, pieces=True, continuous=True):
-    """Returns the passes of a replica with pages for all requests: lists of (request, first,
-    rows, token), the time at which each begins, and when tokens came. Each pass takes `seconds`."""
+    """Returns the passes of a replica that has pages for all requests, as lists of (request, first,
+    rows, token), the begin of each pass, and the times of tokens. A pass takes `seconds`."""
     left = sorted(enumerate(requests), key=lambda each: each[1].get("arrival", 0))
     waiting, running, passes, starts, tokens = [], [], [], [], {}
     now = 0.0
@@ -338,7 +338,7 @@ class Figures(Command):
 
 
 def weight_bytes(tp, layers=2, hidden=32, heads=4, kv=2, inner=48, vocabulary=50):
-    """Returns a rank's bytes in bf16: heads, columns and the vocabulary are sharded."""
+    """Returns a rank's bytes in bf16. Heads, columns and the vocabulary are sharded."""
     width = hidden // heads
     rows = -(-vocabulary // tp)
     own_keys = max(kv // tp, 1)
@@ -380,7 +380,7 @@ class Memory(Command):
                 prompts = sum(each["prompt"] for each in run["answers"])
                 token = document["device"]["token_bytes"] * tp
                 self.assertEqual(run["moved_bytes"], prompts * token + 4 * tp * MIX["count"])
-                # The devices for prompts compute each request's first token.
+                # The devices that compute prompts compute each request's first token.
                 self.assertEqual(run["prompt_work"]["rows"], prompts)
                 self.assertEqual(run["work"]["rows"], run["tokens"] - MIX["count"])
 

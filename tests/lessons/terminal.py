@@ -1,4 +1,4 @@
-"""A pseudo-terminal with a program on it, as a learner uses it."""
+"""A pseudo-terminal that runs a program, as learners use it."""
 
 import codecs
 import fcntl
@@ -13,14 +13,14 @@ import termios
 import time
 import unicodedata
 
-# A suite that nohup started would make its programs ignore this signal.
+# If nohup started the suite, its programs would ignore this signal.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 PROMPT = re.compile(r"\[Enter\] (more|next step|end)(  \[[q?bn]\] [a-z ]+?)*(?=\r|$|  \Z)")
 PREDICTION = re.compile(r"\(Enter skips\): ")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-PATIENCE = 600  # seconds; a slow machine under load
+PATIENCE = 600  # seconds, for a slow machine under load
 
 
 class Terminal:
@@ -30,8 +30,8 @@ class Terminal:
         self.before = termios.tcgetattr(self.slave)
         self.decoder = codecs.getincrementaldecoder("utf-8")()
         self.raw = ""
-        self.text = ""  # all that was shown
-        self.seen = 0   # expect() has searched up to here
+        self.text = ""  # everything shown so far
+        self.seen = 0   # expect() has searched the text up to this place
         base = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
         self.process = subprocess.Popen(
             command, stdin=self.slave if stdin is None else stdin, stdout=self.slave,
@@ -39,7 +39,7 @@ class Terminal:
             env={**base, "TERM": "xterm-256color", **environment})
 
     def set_size(self, rows, columns):
-        """Changes the window's size; the program is told."""
+        """Changes the window's size, and tells the program."""
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def take_terminal(self):
@@ -59,7 +59,7 @@ class Terminal:
                 pass
 
     def read(self, seconds):
-        """Reads output; returns whether any came."""
+        """Reads output. Returns whether there was any."""
         if not select.select([self.master], [], [], seconds)[0]:
             return False
         self.raw += self.decoder.decode(os.read(self.master, 65536))
@@ -67,7 +67,7 @@ class Terminal:
         return True
 
     def expect(self, *patterns):
-        """Waits until one of the patterns is shown; returns its match and the text before it."""
+        """Waits until one of the patterns is shown. Returns its match and the text before it."""
         deadline = time.monotonic() + PATIENCE
         while True:
             found = [re.compile(pattern).search(self.text, self.seen) for pattern in patterns]
@@ -89,7 +89,7 @@ class Terminal:
         self.process.send_signal(number)
 
     def end(self):
-        """Waits for the program's end; returns its status as a shell reports it."""
+        """Waits for the program's end. Returns its status as a shell reports it."""
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None or self.read(0.05):
             self.read(0.05)
@@ -115,5 +115,5 @@ def columns(line):
 
 
 def lines(text):
-    """Returns lines as on the screen; text before a carriage return is a line of its own."""
+    """Returns lines as on the screen. Text before a carriage return is a separate line."""
     return [part for line in without_escapes(text).split("\n") for part in line.split("\r")]

@@ -49,7 +49,7 @@ TEST_CASE("a block takes as long as its pairs, and one begins when another has e
         const std::int64_t heads =
             run.at("method").is("ulysses") ? kHeads / devices : kHeads;
         const std::int64_t of_pair =
-            heads * (4 * kWidth + ops::Attend::kFlopsOfPair);  // at 1e12/s
+            heads * (4 * kWidth + ops::Attend::kFlopsOfPair);  // at 1e12 flop/s
         for (const Json& rank : run.at("ranks").elements()) {
             std::int64_t end = 0;
             for (const Json& block : rank.at("blocks").elements()) {

@@ -26,7 +26,7 @@ std::string fault_of(const Json& run) {
     return fault.is_null() ? "" : fault.at("fault").get<std::string>();
 }
 
-/// The value and the text of each chunk's contents: by device, then by number.
+/// The contents of all chunks, as value and text, by device and by the chunk's number.
 using State = std::vector<std::vector<std::pair<double, std::string>>>;
 
 void change(State& state, const Json& changes) {
@@ -48,8 +48,8 @@ State end_of(const Json& ring, const Json& run) {
     return state;
 }
 
-/// The end state: every device's chunk c is the sum (c + 1) 11…1, each device's chunk c
-/// once.
+/// The end state. On every device, chunk c is the sum (c + 1) 11…1, in which each
+/// device's chunk c counts once.
 State sums(std::size_t n) {
     std::vector<std::pair<double, std::string>> row;
     for (std::size_t c = 0; c < n; ++c) {

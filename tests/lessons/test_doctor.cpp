@@ -71,7 +71,7 @@ TEST_CASE("GPUs are listed with their capabilities and the GPUs that they reach"
 TEST_CASE("an NCCL before 2.28 works with fewer calls, one before 2.18 does not",
           "[lessons]") {
     gpu::Survey survey = two_gpus();
-    // The version against which the calls were compiled counts.
+    // The version that counts is that against which the calls were compiled.
     survey.nccl_built = "2.18.5";
     CHECK(part(gpu_findings(survey), "NCCL")
               .found.starts_with("2.28.9; built against 2.18.5, older than 2.28"));
@@ -112,7 +112,7 @@ TEST_CASE("kernels are for the capabilities they were compiled for and later one
 
 TEST_CASE("CUDA's report on the kernels counts more than their capabilities",
           "[lessons]") {
-    // Kernels for 9.0 are compiled as 9.0a, which no other capability runs.
+    // Kernels for 9.0 are compiled as 9.0a, which runs on no other capability.
     CHECK(has(gpu::gpu_problem(gpu_of(100, {80, 90}, "cudaErrorNoKernelImageForDevice")),
               "for compute capability 8.0, 9.0, but GPU 0 (Some GPU) has 10.0; build"));
     CHECK(gpu::gpu_problem(gpu_of(90, {80}, "cudaErrorUnsupportedPtxVersion")) ==

@@ -157,7 +157,7 @@ TEST_CASE("a pipe is read to its end if it has a writer, and is not waited for i
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
         pipe << "8\n";
     });
-    // The writer waits in open() for a reader; only a reader can see that.
+    // The writer waits in open() for a reader. Only a reader can see that.
     const os::Descriptor other(::open(path.c_str(), O_RDONLY | O_NONBLOCK));
     pollfd readable{other.number(), POLLIN, 0};
     REQUIRE(::poll(&readable, 1, 10'000) == 1);

@@ -43,7 +43,7 @@ ModelOnMesh spread(const SpreadCase& what) {
 
 const std::string kSmall = "layers=4,hidden=16,heads=4,vocabulary=13,context=8";
 
-/// Each rank's sum of its parts' numbers, and the same with padding.
+/// The number of elements in each rank's parts, without and with padding.
 struct Counted {
     std::vector<std::int64_t> numbers;
     std::vector<std::int64_t> padded;
@@ -60,7 +60,7 @@ Counted counted(const std::vector<SpreadParameter>& parameters, std::size_t rank
     return all;
 }
 
-/// Checks that the ranks' parts together cover each element of the whole once.
+/// Checks that the parts of all ranks cover each element of the whole once.
 void check_covers(const std::vector<SpreadParameter>& parameters) {
     for (const SpreadParameter& parameter : parameters) {
         CAPTURE(parameter.name);
@@ -141,7 +141,7 @@ TEST_CASE("parts are placed as in Megatron-LM", "[lessons][mesh]") {
         return std::map<int, std::string>{
             {first, even}, {first + 1, odd}, {first + 2, even}, {first + 3, odd}};
     };
-    // Queries of 4 heads of 4 columns, then keys and values of 2 heads.
+    // Queries of 4 heads with 4 columns each, then keys and values of 2 heads.
     CHECK(parts.at("transformer.h.0.attn.c_attn.weight") ==
           alternating("rows 0–7, 16–19, 24–27", "rows 8–15, 20–23, 28–31", 0));
     CHECK(parts.at("transformer.h.3.attn.c_proj.weight") ==
@@ -187,7 +187,7 @@ TEST_CASE("groups are marked if they are inside a node", "[lessons][mesh]") {
         return std::pair{groups.fewest_nodes, groups.most_nodes};
     };
     CHECK(nodes(mesh.lines[0]) == std::pair{2, 2});
-    // 0 4 8 are on nodes 0 and 1; 12 16 20 are on nodes 1 and 2.
+    // Ranks 0 4 8 are on nodes 0 and 1; ranks 12 16 20 are on nodes 1 and 2.
     CHECK(nodes(mesh.lines[1]) == std::pair{2, 2});
     CHECK(nodes(mesh.lines[2]) == std::pair{1, 1});
     CHECK(nodes(mesh.planes[0]) == std::pair{2, 2});
@@ -240,8 +240,8 @@ TEST_CASE("the largest allowed model is counted exactly", "[lessons][mesh]") {
         spread({"dp=1",
                 "layers=1000,hidden=65536,heads=4096,style=llama,experts=4096,"
                 "expert-inner=262144,shared=262144,vocabulary=16777216"});
-    // The experts and the shared one, attention, the gate and two norms; the tables,
-    // ln_f.
+    // The experts and the shared expert, attention, the gate and two norms; then the
+    // tables and ln_f.
     const double layer =
         4097. * 3 * 262144 * 65536 + 4. * 65536 * 65536 + 4096. * 65536 + 2. * 65536;
     const double all = 1000 * layer + 2. * 16777216 * 65536 + 65536;

@@ -1,4 +1,4 @@
-// A lesson's experiments give each name that its page uses, and the page uses each name.
+// A lesson's experiments give all names that its page uses, and the page uses them all.
 
 #include <regex>
 #include <set>
@@ -24,8 +24,9 @@ struct Variant {
     DType dtype = DType::f32;
 };
 
-/// Runs of each lesson that together take every branch of its page that virtual devices
-/// can take. They are the fewest, since the larger lessons take ten seconds each time.
+/// Returns a few runs of a lesson. Together they show every branch of its page that
+/// virtual devices can show. More would be slow: a run of a larger lesson needs ten
+/// seconds.
 std::vector<Variant> variants_of(const LessonEntry& lesson) {
     Settings brief;
     for (const Setting& setting : lesson.settings)
@@ -33,7 +34,7 @@ std::vector<Variant> variants_of(const LessonEntry& lesson) {
     Settings shapes = brief;
     shapes["numerics"] = "off";
     std::vector<Variant> variants{{brief, {}}, {shapes, 2, DType::bf16}};
-    // The other lessons are short, and their pages differ by the number of ranks.
+    // The other lessons are short, and their pages depend on the number of ranks.
     if (lesson.slug != "zero" && lesson.slug != "mesh" && lesson.slug != "inference")
         variants.push_back({brief, 2, DType::f64});
     if (lesson.slug == "gradient-accumulation") {
@@ -53,7 +54,7 @@ std::vector<Variant> variants_of(const LessonEntry& lesson) {
     return variants;
 }
 
-/// Fills the Chinese page too, in 80 columns.
+/// Also fills the Chinese page, in 80 columns.
 void check_chinese_page(const LessonEntry& lesson, const Findings& found) {
     const LessonPage page = page_of(lesson, Language::chinese);
     constexpr int kColumns = 80;
@@ -66,7 +67,7 @@ void check_chinese_page(const LessonEntry& lesson, const Findings& found) {
         }
 }
 
-/// Each name that any of the runs gives, and the section that gives it.
+/// Returns each name that any of the runs gives, with the section that gives it.
 std::map<std::string, std::string> given_by(const LessonEntry& lesson) {
     std::map<std::string, std::string> given;
     for (const Variant& variant : variants_of(lesson)) {
@@ -88,7 +89,7 @@ std::map<std::string, std::string> given_by(const LessonEntry& lesson) {
     return given;
 }
 
-/// The names on a page, and the line of each.
+/// Returns the names on a page, with the line of each name.
 std::map<std::string, int> used_on(std::string_view page) {
     static const std::regex place(R"((?:^|[^{])\{([A-Za-z][A-Za-z0-9_.]*)\??\})");
     static const std::regex directive(
@@ -116,7 +117,7 @@ std::map<std::string, int> used_on(std::string_view page) {
     return used;
 }
 
-/// Only runs on GPUs give these: their sums may be in another order.
+/// Only runs on GPUs give these names, because GPUs may add in another order.
 const std::set<std::string> kOnGpus{"ring_sums"};
 
 }  // namespace
@@ -126,7 +127,7 @@ TEST_CASE("experiments give all names on a page, and no others", "[lessons][slow
         const std::string file = lesson.folder + "/lesson.md";
         const std::map<std::string, int> used = used_on(text_called(file));
         const std::map<std::string, std::string> given = given_by(lesson);
-        std::set<std::string> short_names;  // names of a row, within the row
+        std::set<std::string> short_names;  // names within a row
         for (const auto& [name, at] : given)
             short_names.insert(name.substr(name.rfind('.') + 1));
         for (const auto& [name, line] : used) {
@@ -134,7 +135,7 @@ TEST_CASE("experiments give all names on a page, and no others", "[lessons][slow
             CHECK((given.contains(name) || short_names.contains(name) ||
                    kOnGpus.contains(name)));
         }
-        // A line may give several names; a page need not show all.
+        // A line may give several names. A page need not show all of them.
         std::map<std::string, bool> is_used;
         for (const auto& [name, at] : given) {
             const auto below = used.lower_bound(name + ".");

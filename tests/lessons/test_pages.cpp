@@ -1,4 +1,4 @@
-// Tests what is shown of a lesson's page and its experiments' findings.
+// Tests what is shown for a lesson's page and for the findings of its experiments.
 
 #include "lessons/page/lesson_page.hpp"
 #include "lessons/page/markdown.hpp"
@@ -16,12 +16,12 @@ using Catch::Matchers::Equals;
 
 namespace {
 
-/// A page of one step with this text.
+/// Returns a page of one step with this text.
 LessonPage page_with(const std::string& text) {
     return {"a.md", "# Title\n\nQuestion?\n\n## Step {#one}\n\n" + text};
 }
 
-/// Returns what a step of this text shows after `give` has given its values.
+/// Returns what a step with this text shows after `give` has given its values.
 template <typename Give>
 std::string shown(const std::string& text, const Give& give) {
     const LessonPage page = page_with(text);

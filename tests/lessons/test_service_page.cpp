@@ -1,4 +1,4 @@
-// Tests what `lockstep serve` reads, and its texts about a service.
+// Tests the files that `lockstep serve` reads, and its texts about a service.
 
 #include <algorithm>
 #include <cstdlib>
@@ -82,7 +82,7 @@ TEST_CASE("a service's file sets values or leaves the defaults", "[lessons][serv
         CHECK(std::equal(request.prompt.begin(), request.prompt.begin() + 3,
                          requests[0].prompt.begin()));
     }
-    // Twice the rate: the same requests arrive in half the time.
+    // At twice the rate, the same requests arrive in half the time.
     CHECK(std::abs(requests_of(full, 5)[5].arrival * 2 - requests[5].arrival) <= 2);
 }
 

@@ -1,4 +1,4 @@
-// A lesson that a mistake stops: one JSON document, and a record of the steps before.
+// If a mistake stops a lesson, one JSON document and a record of earlier steps exist.
 
 #include <fcntl.h>
 #include <fstream>
@@ -32,7 +32,7 @@ void fine(Lesson& lesson, Findings& found) {
     found.equal("one", 1, 1);
 }
 
-/// One rank leaves early.
+/// A lesson in which one rank leaves early.
 void stops(Lesson& lesson, Findings&) {
     run(lesson, true);
 }
@@ -52,7 +52,7 @@ std::string text_in(const std::filesystem::path& path) {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// While it lives, standard output and standard error go into files.
+/// While this lives, standard output and standard error are files.
 class Captured {
   public:
     explicit Captured(const TemporaryFolder& folder) : folder_(folder) {
@@ -87,7 +87,7 @@ struct Said {
     std::string errors;
 };
 
-/// Runs a lesson as main does.
+/// Runs a lesson as main() does.
 Said run(const LessonOptions& options) {
     const TemporaryFolder folder;
     Said said;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compares what the first lesson prints in a pipe with transcript.txt in this folder. The
-lesson has every kind of block that a page can have, so this tests the layout of all. The
-findings of the other lessons are in their values.txt.
+"""Compares what the first lesson prints in a pipe with transcript.txt in this folder. The lesson
+has every kind of block that a page can have, so this tests the layout of all blocks. The other
+lessons' findings are in their values.txt.
 
-Arguments: the program. With LOCKSTEP_UPDATE=1 it writes transcript.txt instead of comparing.
+Arguments: the program. With LOCKSTEP_UPDATE=1 the test writes transcript.txt instead of comparing.
 """
 
 import difflib

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Each translation says which version of its original it translates, so that no lag is overlooked.
+"""Each translation must say which version of its original it translates, so that delays are seen.
 
 Arguments: the folder of the lessons.
 
-Below each heading of a translation is `<!-- of 1a2b3c4d -->`: the first digits of the SHA-256
-of the original's section. A section begins with a heading. Programs and printed text do not
-count; the test fault_pages keeps them equal. With LOCKSTEP_UPDATE=1 the digits are written
-instead of compared: run it so after you update the translation.
+Below each heading of a translation is `<!-- of 1a2b3c4d -->`: the first digits of the SHA-256 of
+the original's section. A section begins with a heading. Programs and printed text do not count,
+because the test fault_pages keeps them equal. With LOCKSTEP_UPDATE=1 the test writes the digits
+instead of comparing them. Use this after you update the translation.
 """
 
 import difflib
@@ -50,7 +50,7 @@ class Section:
 
 
 def sections_of(text, levels="##?", first_line=1):
-    """Returns the parts of a page that begin with headings of these levels."""
+    """Returns those parts of a page that begin with headings of these levels."""
     sections, begin, in_code = [], None, False
     lines = text.split("\n")
     for number, line in enumerate([*lines, "# "]):
@@ -63,7 +63,7 @@ def sections_of(text, levels="##?", first_line=1):
 
 
 def lags(translation, original):
-    """Yields each mistake, with the translation's line or None, and the original's."""
+    """Yields each mistake, with the line of the translation (or None) and of the original."""
     noted = [section.noted for section in translation]
     digits = [section.digits for section in original]
     for kind, i, i_end, j, j_end in difflib.SequenceMatcher(None, noted, digits,
@@ -90,7 +90,7 @@ def sentence(ours, theirs, path, original):
 
 
 def faults_in_chinese():
-    """Returns the sections of zh.md by page, "F16": each is one of that page's."""
+    """Returns the sections of zh.md, grouped by the page, such as "F16", that they translate."""
     path = os.path.join(FAULTS, "zh.md")
     pages, sections = {}, sections_of(text_of(path), "###?")
     for section in sections:
@@ -101,7 +101,7 @@ def faults_in_chinese():
 
 
 def translations():
-    """Yields each translation with its original, and the sections of both."""
+    """Yields each translation and its original, with the sections of both."""
     for path in sorted(glob.glob(os.path.join(LESSONS, "**", "*.zh.md"), recursive=True)):
         original = path.removesuffix(".zh.md") + ".md"
         yield path, original, sections_of(text_of(path)), sections_of(text_of(original))
@@ -140,7 +140,7 @@ class Translations(unittest.TestCase):
         text = text_of(faults_in_chinese()[0])
         table = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", text, re.M))
         for page in glob.glob(os.path.join(FAULTS, "F*.md")):
-            # As it is shown: the words of links, and no Markdown marks.
+            # The text as shown: the words of links, without marks of Markdown.
             text = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", text_of(page)).replace("`", "")
             with self.subTest(page=page):
                 for english in list(table)[1:]:
@@ -173,7 +173,7 @@ quoted
 
 
 def noted_in(text, original):
-    """Returns the text with the digits of the original's sections, in their order."""
+    """Returns the text with the digits of the sections of the original, in this order."""
     lines = NOTE.sub("", text).split("\n")
     for ours, theirs in reversed(list(zip(sections_of(NOTE.sub("", text)), original))):
         lines.insert(ours.line, f"<!-- of {theirs.digits} -->")
@@ -181,7 +181,7 @@ def noted_in(text, original):
 
 
 class Mutations(unittest.TestCase):
-    """Mistakes that this test must find, made on purpose."""
+    """Makes mistakes on purpose. The test must find them."""
 
     def found(self, ours, original):
         return [(each and each.title, theirs and theirs.title)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What cannot be done is refused in one sentence, and no file changes.
+"""If something cannot be done, the program must say so in one sentence and change no file.
 
 Arguments: the program.
 """
@@ -222,7 +222,7 @@ CASES = [
 
 
 def limited():
-    """Lets no file grow beyond 100 bytes, as on a disk that is almost full."""
+    """Lets files grow to at most 100 bytes, as on an almost full disk."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
@@ -292,7 +292,7 @@ class Usage(unittest.TestCase):
                             ["--out taken/run", "Permission denied"])
 
     def test_a_place_that_cannot_be_written_is_refused_before_the_run(self):
-        # A lesson of a hundred hours: if it began, the time would run out.
+        # A lesson of a hundred hours. If it began, the test would run out of time.
         refused = self.run_program(*LESSON, "--set", "epochs=1000000", "--out", "run",
                                    preexec_fn=full)
         self.assert_refused(refused, 3, ["--out run", "File too large"])

@@ -1,5 +1,5 @@
-// Prints each name that a lesson's experiments give to its page, with its value as the
-// page shows it: the lesson's values.txt.
+// Prints a lesson's values.txt: each name that the lesson's experiments give to its page,
+// and the name's value as the page shows it.
 //
 // Arguments: the lesson's slug, and "full" for full checking.
 
@@ -18,7 +18,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Removes line numbers: lines of sources change with every commit.
+/// Removes line numbers, because lines of sources change with every commit.
 std::string without_line_numbers(const std::string& text) {
     static const std::regex number(R"((\.[ch]pp):\d+)");
     return std::regex_replace(text, number, "$1");
@@ -51,7 +51,7 @@ std::string text_of_check(const MadeCheck& made) {
                        made.check.passed ? "" : ": FAILED");
 }
 
-/// Describes a picture in numbers that change if a box or a curve is lost.
+/// Describes a picture by numbers. They change if a box or a curve is lost.
 std::string text_of_picture(const Picture& picture) {
     const Drawing drawing = (*picture.draw)("");
     if (const auto* mesh = std::get_if<MeshPicture>(&drawing)) {
@@ -77,7 +77,7 @@ std::string text_of_picture(const Picture& picture) {
                        arrows, levels);
 }
 
-/// Returns the rows with that name at this level only; null if there are none.
+/// Returns the rows with that name if they are at this level; null if there are none.
 const std::vector<std::unique_ptr<Findings>>* rows_of(const Findings& found,
                                                       const std::string& prefix,
                                                       const std::string& name) {
@@ -88,7 +88,7 @@ const std::vector<std::unique_ptr<Findings>>* rows_of(const Findings& found,
     return here ? found.list(name) : nullptr;
 }
 
-/// Names at this level, without those within rows: "time", "early.time".
+/// Returns the names at this level without rows, such as "time" or "early.time".
 std::set<std::string> names_of(const Findings& found, const std::string& prefix) {
     std::set<std::string> names;
     for (const auto& [whole, at] : found.names()) {

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A lesson's experiments find what its values.txt has, on every machine, with and without full
-checking.
+"""The experiments of a lesson must find the contents of its values.txt on every machine, with and
+without full checking.
 
-Arguments: the program `values`, the lesson's slug, its folder. With LOCKSTEP_UPDATE=1 it writes
-values.txt instead of comparing.
+Arguments: the program `values`, the lesson's slug, its folder. With LOCKSTEP_UPDATE=1 the test
+writes values.txt instead of comparing.
 """
 
 import difflib
@@ -17,12 +17,12 @@ program, slug, folder = sys.argv[1:]
 def values(*more):
     done = subprocess.run([program, slug, *more], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        sys.exit(done.returncode)   # the program has said why
+        sys.exit(done.returncode)   # the program has printed why
     return done.stdout.splitlines(True)
 
 
 def differ(expected, found, names):
-    """Prints the lines that differ; returns whether any does."""
+    """Prints the lines that differ. Returns whether any line differs."""
     lines = list(difflib.unified_diff(expected, found, *names, n=0))
     sys.stdout.writelines(lines)
     return bool(lines)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`lockstep word` prints the entries of the glossary, and lessons lead to them; `lockstep
-fault` prints the pages on mistakes.
+"""`lockstep word` prints the entries of the glossary, and lessons point to them. `lockstep fault`
+prints the pages on mistakes.
 
 Arguments: the program, the folder of the lessons.
 """
@@ -18,7 +18,7 @@ import unittest
 PROGRAM, LESSONS = sys.argv[1:]
 with open(os.path.join(LESSONS, "glossary.md"), encoding="utf-8") as file:
     PAGE = file.read()
-# The verbs of NCCL that the communicator has, as the field spells them.
+# The communicator's verbs of NCCL, in the field's spelling.
 VERBS = ["all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "gather", "scatter",
          "all-to-all", "barrier", "send", "recv"]
 ALL_REDUCE = """\
@@ -35,21 +35,21 @@ def asked(*words):
 
 
 def words():
-    """Yields each word of the page, with its text."""
+    """Yields each word of the page with its text."""
     for heading, text in re.findall(r"^### (.*)\n((?:(?!^#).*\n)*)", PAGE, re.M):
         for word in heading.split(", "):
             yield word, text.strip()
 
 
 def letters():
-    """Yields each letter of the page, with its meaning."""
+    """Yields each letter of the page with its meaning."""
     for names, meaning, where in re.findall(r"^\| (.*?) \| (.*?) \| (.*?) \|$", PAGE, re.M)[1:]:
         for name in names.split(", "):
             yield name, f"{meaning} ({where})"
 
 
 def plain(markdown):
-    """Returns text without marks and line breaks, for a comparison."""
+    """Returns the text without marks and line breaks, for comparisons."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown)
     return re.sub(r"\s+", " ", re.sub(r"[`*]", "", text)).strip()
 
@@ -109,7 +109,7 @@ def columns(line):
 
 
 def joined(text):
-    """Returns text without white space: Chinese lines break at any letter."""
+    """Returns the text without white space, because Chinese lines break at any letter."""
     return re.sub(r"\s+", "", text)
 
 

@@ -1,5 +1,5 @@
-// Activations that are recomputed, or wait on the host: the bits are the same as if they
-// stayed. Also what each way holds and computes, to the byte and the flop.
+// Activations are recomputed or wait on the host, and the bits stay the same. Also
+// compares what each way holds and computes, to the byte and the flop.
 
 #include <cstdint>
 #include <map>
@@ -25,10 +25,10 @@ struct Held {
     std::string name;
     bool selective = false;
     bool full = false;
-    std::optional<OffloadOptions> offload{};  ///< of the blocks, after recomputation
+    std::optional<OffloadOptions> offload{};  ///< for the blocks, after recomputation
 };
 
-/// Wraps the modules as `held` says; the result must live as long as the model.
+/// Wraps the modules as `held` says. The returned object must live as long as the model.
 std::unique_ptr<OffloadedActivations> hold_by(const Held& held, Device& device,
                                               Sequential& model, std::size_t first,
                                               std::size_t last) {
@@ -42,7 +42,7 @@ GptKit kit_of(const Held& held, const GptKit& kit = {}) {
     return held.selective ? selective_recompute(kit) : kit;
 }
 
-/// Small tensors are offloaded, too.
+/// Options that offload small tensors, too.
 OffloadOptions all_of_it(int prefetch, bool last_stay = true) {
     return {.prefetch = prefetch, .least_bytes = 0, .last_stay = last_stay};
 }
@@ -235,8 +235,8 @@ BlockSizes block_of(Form kind) {
 
 /// The numbers that a block keeps, by the part of backward that reads them.
 struct Kept {
-    std::int64_t norms = 0;       ///< inputs of both
-    std::int64_t statistics = 0;  ///< of the norms' rows
+    std::int64_t norms = 0;       ///< inputs of both norms
+    std::int64_t statistics = 0;  ///< of both norms' rows
     std::int64_t queries_keys_values = 0;
     std::int64_t weights = 0;  ///< of attention
     std::int64_t inputs = 0;   ///< of the four linear layers
@@ -263,7 +263,7 @@ Kept kept_by(const BlockSizes& block) {
     return kept;
 }
 
-/// A number of blocks, wrapped, and one pass of shapes only; without backward if asked.
+/// A number of blocks. One pass computes only shapes; without `backward`, only forward.
 struct Stack {
     Form kind = Form::gpt2;
     DType dtype = DType::bf16;
@@ -310,20 +310,20 @@ const Held kSelective{.name = "selective", .selective = true};
 TEST_CASE("A block keeps the paper's bytes, without dropout's, and its statistics",
           "[nn][sim][activations]") {
     // Korthikanti et al. 2022, 2205.05198, section 4: s b h (34 + 5 a s/h) bytes in 16
-    // bits. Ours has no dropout, but counts the statistics that the paper leaves out.
+    // bits. Our block has no dropout. The paper leaves out the statistics.
     constexpr std::int64_t kSbh = kS * kB * kH;
     constexpr std::int64_t kPaper = 34 * kSbh + 5 * kScores;
     // One mask at the end of attention and one at the end of the MLP, a byte an element.
     constexpr std::int64_t kMasks = 2 * kSbh;
-    // The mask on the softmax's results, and the masked results in 16 bits.
+    // The mask on the softmax's results, and the results after the mask, in 16 bits.
     constexpr std::int64_t kOfSoftmax = (1 + 2) * kScores;
     // Two norms keep the mean and 1/deviation of each token, in f32.
     constexpr std::int64_t kStatistics = std::int64_t{2} * 2 * kS * kB * 4;
     constexpr std::int64_t kOurs = kPaper - kMasks - kOfSoftmax + kStatistics;
     CHECK(kept_by(block_of(Form::gpt2)).bytes(DType::bf16) == kOurs);
     CHECK(pass({}, kAll).held == kOurs);
-    // Section 5: selective recomputation removes all of 5 a s/h; ours had only 2 of the
-    // 5.
+    // Section 5: selective recomputation removes all of 5 a s/h. Our block has only 2 of
+    // the 5.
     CHECK(pass({}, kSelective).held == kPaper - 5 * kScores - kMasks + kStatistics);
     // Full recomputation keeps only the input, 2 s b h.
     CHECK(pass({}, kFull).held == 2 * kSbh);
@@ -358,7 +358,7 @@ TEST_CASE("The peak grows by what a block keeps", "[nn][sim][activations]") {
         CHECK(peak(kAll, blocks) == one + (blocks - 1) * all);
         CHECK(peak(kSelective, blocks) ==
               peak(kSelective, 1) + (blocks - 1) * (all - kScores * bytes_of(dtype)));
-        // While a block is recomputed, it keeps all.
+        // A block keeps everything while it is recomputed.
         CHECK(peak(kFull, blocks) == one + (blocks - 1) * x);
     }
 }
@@ -376,8 +376,8 @@ TEST_CASE(
     for (const int ahead : {0, 1, 2}) {
         const Held offloaded{.name = "offloaded", .offload = all_of_it(ahead)};
         const std::int64_t window = 1 + ahead;
-        // The caller holds the gradient of the last block's output until the end; with
-        // more blocks there is one more gradient.
+        // The caller holds the gradient of the last block's output until the end. If
+        // there are more blocks, one more gradient exists.
         const std::int64_t peak = peak_of(at(kAll, window).memory) + x;
         for (const std::int64_t blocks : {5, 6, 9}) {
             CAPTURE(ahead, blocks);
@@ -407,7 +407,7 @@ TEST_CASE(
     };
     const std::int64_t step = flops(kAll, true);
     CHECK(flops(kFull, true) == step + flops(kAll, false));
-    // Q K^T, P V and the softmax. The flops of a forward stay the same.
+    // The flops of Q K^T, P V and the softmax. A forward needs the same flops as before.
     const std::int64_t core =
         4 * kB * kS * kS * kH + ops::Softmax::kFlopsOfElement * kScores;
     CHECK(flops(kSelective, true) == step + 3 * core);

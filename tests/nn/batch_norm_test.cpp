@@ -62,8 +62,8 @@ TEST_CASE("BatchNorm equals PyTorch's BatchNorm1d", "[nn][sim]") {
     CHECK(relative_difference(mean, expected.running_mean) <= 1e-14);
     CHECK(relative_difference(variance, expected.running_variance) <= 1e-14);
 
-    // infer() uses the running statistics, independent of the rest of the batch, and does
-    // not change them.
+    // infer() uses the running statistics. It does not depend on the rest of the batch,
+    // and does not change the statistics.
     const HostTensor other = normal_values({1, 5}, "other");
     HostTensor inferred({1, 5}, DType::f64);
     for (std::int64_t j = 0; j < 5; ++j)

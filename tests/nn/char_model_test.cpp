@@ -50,7 +50,7 @@ TEST_CASE("Initial values depend only on seed, name and index", "[nn][sim]") {
     for (std::uint64_t i = 0; i < 10; ++i)
         CHECK_THAT(value(0).at(static_cast<std::int64_t>(i)),
                    WithinAbs(table.normal(i), 1e-15));
-    // Both have in = 6, so both are uniform in ±1/sqrt(6).
+    // Both layers have 6 inputs, so both are uniform in ±1/sqrt(6).
     const double bound = 1 / std::sqrt(6.0);
     for (std::uint64_t i = 0; i < 24; ++i)
         CHECK_THAT(value(1).at(static_cast<std::int64_t>(i)),
@@ -91,7 +91,7 @@ TEST_CASE("The character model learns a text by heart", "[nn][sim]") {
     const auto model =
         make_char_model(one.init("", DType::f32),
                         {.vocabulary = 5, .context = 3, .width = 4, .hidden = 16});
-    // Different contexts: 0, 1, 2, … in base 5, low digit first.
+    // Different contexts: row r has the digits of r in base 5, low digit first.
     std::vector<std::int32_t> digits;
     for (std::int32_t i = 0; i < count; ++i)
         digits.insert(digits.end(), {i % 5, i / 5, 0});

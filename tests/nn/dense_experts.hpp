@@ -1,6 +1,6 @@
-// A layer of experts computed without any routing: every expert on every token, with
-// masks, in plain loops in f64, and with hand-written derivatives. It shares no code with
-// the layer.
+// Computes a layer of experts without any routing, in plain loops in f64: every expert
+// sees every token, with masks. The derivatives are written by hand. No code is shared
+// with the layer.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ class DenseExperts {
             results.gradients[name] = HostTensor(value.shape(), DType::f64);
 
         const Matrix logits = logits_of(x);
-        // Which experts are chosen, and which of these copies are dropped.
+        // First: which experts are chosen, and which copies are dropped.
         std::vector<std::vector<std::int64_t>> chosen(at(n));
         Row copies(at(e));
         for (std::int64_t t = 0; t < n; ++t) {
@@ -178,7 +178,7 @@ class DenseExperts {
                     visit(t, j);
     }
 
-    /// Returns whether the weights add up to the factor.
+    /// Returns whether the weights are normalized: they add up to the gate's factor.
     bool sums_up() const {
         return sizes_.experts.gate.form == GateForm::top_k_then_softmax ||
                sizes_.experts.gate.normalized;
@@ -206,7 +206,7 @@ class DenseExperts {
         if (place == chosen.end()) return 0;
         const double other = weights[at(place - chosen.begin())] / factor;
         if (!is_sigmoid()) return weights[j] * ((same ? 1 : 0) - other);
-        const double own_slope = 1 - scores[at(i)];  // of log sigmoid
+        const double own_slope = 1 - scores[at(i)];  // slope of log sigmoid
         if (!sums_up()) return same ? weights[j] * own_slope : 0;
         return weights[j] * ((same ? 1 : 0) - other) * own_slope;
     }

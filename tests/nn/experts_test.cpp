@@ -1,4 +1,4 @@
-// A layer of experts on one device, compared with every expert on every token.
+// Compares a layer of experts on one device with every expert on every token.
 
 #include <numeric>
 
@@ -30,9 +30,9 @@ struct Trial {
     MixtureOfExperts::Sizes sizes;
     std::int64_t tokens = 11;
     std::vector<double> bias{};
-    /// The gate's logits are small whole numbers, and many of them are equal.
+    /// The gate's logits are small whole numbers, so many of them are equal.
     bool ties = false;
-    /// All tokens are equal, and so are their choices.
+    /// All tokens are equal, and so are the experts chosen for them.
     bool alike = false;
 };
 
@@ -86,7 +86,7 @@ void agrees_with_dense(const Trial& trial) {
             INFO(parameter->name());
             const HostTensor got = one.device.download(parameter->gradient);
             const HostTensor& wanted = expected.gradients.at(parameter->name());
-            // If a token has one weight and it is normalized, the weight has no gradient.
+            // If a token's only weight is normalized, it has no gradient.
             CHECK((largest(wanted) > 0 ? relative_difference(got, wanted)
                                        : largest(got)) <= kBound);
         }
@@ -197,7 +197,7 @@ MixtureOfExperts::Sizes rich() {
     return sizes;
 }
 
-/// The tokens belong to the second of two ranks.
+/// As if the tokens belonged to the second of two ranks.
 struct SecondHalf : ExpertExchange {
     std::int64_t first_token(std::int64_t own) const override { return own; }
 };
@@ -227,12 +227,12 @@ TEST_CASE("Noise comes from the numbers that were set, and inference has none",
     const HostTensor first = forward(0);
     CHECK(forward(0) == first);
     CHECK(forward(36) != first);
-    // Tokens 3 to 8 of the whole use its random numbers from 3 E on.
+    // Tokens 3 to 8 of the whole use its random numbers from number 3 E on.
     layer->set_noise(12);
     Saved saved;
     const HostTensor some = one.device.download(layer->forward(x.rows(3, 6), saved));
     CHECK(relative_difference(some, first.rows(3, 6)) <= 1e-14);
-    // If rows are spaced apart, they are so on each rank that has some of them.
+    // If rows are spaced apart, each rank's own rows have the same spaces.
     const auto second = made(one.init(), sizes, std::make_shared<SecondHalf>());
     constexpr std::int64_t kApart = 8;
     const auto rows_3_to_5 = [&](MixtureOfExperts& mixture, std::int64_t begin) {
@@ -318,7 +318,7 @@ TEST_CASE("Inference applies no dropout in the shared expert", "[nn][experts]") 
 }
 
 TEST_CASE("Backward frees the experts' tensors before it computes", "[nn][experts]") {
-    // In this layer, the tensors that experts make are as large as those that they read.
+    // In this layer, experts make tensors as large as the tensors that they read.
     const auto kept_between_halves = [](bool backward) {
         std::int64_t held = 0;
         run_one(
@@ -340,8 +340,8 @@ TEST_CASE("Backward frees the experts' tensors before it computes", "[nn][expert
         return held;
     };
     const std::int64_t copies = std::int64_t{64} * 2 * 4;  // bytes of a column of f32
-    // "made" and "wide" are freed; the experts' dy, d_wide and the logits' gradient are
-    // new.
+    // "made" and "wide" are freed. The experts' dy, d_wide and the gradient of the logits
+    // are new.
     CHECK(kept_between_halves(true) <= kept_between_halves(false) + copies);
 }
 
@@ -467,7 +467,7 @@ TEST_CASE("In a run of shapes only, experts take the given load", "[nn][experts]
     Saved saved;
     layer.backward(layer.forward(x, saved), saved);
     CHECK(layer.take_load() == std::vector<std::int64_t>{8, 2, 0, 6});
-    // 16 copies; with a capacity of 4, the experts take 4, 2, 0 and 4 of them.
+    // With a capacity of 4, the experts accept 4, 2, 0 and 4 of the 16 copies.
     const std::int64_t copies = sizes.experts.capacity == 0 ? 16 : 10;
     std::int64_t flops = 0;
     for (const auto& seen : one.monitor.operations)

@@ -1,4 +1,4 @@
-// Gradients of a module: by its backward, and by central finite differences.
+// Gradients of a module, by its backward and by central finite differences.
 #pragma once
 
 #include <map>
@@ -8,7 +8,7 @@
 
 namespace lockstep::nn_test {
 
-/// Derivatives of the number L = sum over y of dy * y. If the input is ids, it has none.
+/// Derivatives of the number L = sum over y of dy * y. Ids have no gradient.
 struct Gradients {
     HostTensor input;
     std::map<std::string, HostTensor> parameters;
@@ -18,7 +18,7 @@ struct Gradients {
 
 enum class Backward { whole, halves };
 
-/// Computes them by the module's own backward, whole or in two halves.
+/// Computes gradients by the module's own backward, whole or in two halves.
 inline Gradients gradients(Device& device, Module& module, const HostTensor& x,
                            const HostTensor& dy, Backward backward = Backward::whole) {
     zero_gradients(module);
@@ -58,8 +58,8 @@ HostTensor central_differences(HostTensor values, Loss&& loss) {
     return result;
 }
 
-/// Computes them by changing each element of the input and of the parameters, only with
-/// forward.
+/// Computes gradients with forward only: changes each element of the input and of the
+/// parameters.
 inline Gradients finite_differences(Device& device, Module& module, const HostTensor& x,
                                     const HostTensor& dy) {
     const auto loss = [&](const HostTensor& input) {
@@ -86,7 +86,7 @@ inline Gradients finite_differences(Device& device, Module& module, const HostTe
 }
 
 /// Requires that backward agrees with finite differences within 1e-6 of each gradient's
-/// largest element, and that its two halves give the same bits.
+/// largest element, and that backward in two halves gives the same bits.
 inline void require_true_gradients(Device& device, Module& module, const HostTensor& x) {
     constexpr double kBound = 1e-6;
     Saved saved;

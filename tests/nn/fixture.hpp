@@ -1,4 +1,4 @@
-// Shared by the tests of layers: a device without a cluster, and host tensors as input.
+// For the tests of layers: a device without a cluster, and host tensors as inputs.
 #pragma once
 
 #include <algorithm>
@@ -26,12 +26,12 @@ struct OneDevice {
     test::PlainMonitor monitor;
     sim::CpuDevice device{0, monitor};
 
-    /// How the tests make a module: in f64, from seed 7.
+    /// How the tests make a module: in f64 and from seed 7.
     ParameterInit init(const std::string& name = "", DType dtype = DType::f64) {
         return {device, dtype, 7, name};
     }
 
-    /// Operations of this name that the monitor has seen.
+    /// Returns how many operations of this name the monitor has seen.
     std::int64_t count(const std::string& operation) const {
         return std::count_if(monitor.operations.begin(), monitor.operations.end(),
                              [&](const auto& seen) { return seen.name == operation; });

@@ -1,5 +1,5 @@
-// Compares FlashAttention with CoreAttention, also with fewer heads of keys than of
-// queries.
+// Compares FlashAttention with CoreAttention. In some cases there are fewer heads of keys
+// than of queries.
 
 #include "src/nn/flash_attention.hpp"
 
@@ -27,7 +27,7 @@ Attended attend(Device& device, Module& attention, const HostTensor& x,
     return {y, device.download(attention.backward(device.upload(dy), saved))};
 }
 
-/// Rows as one rank after the other has them.
+/// Returns the rows in the order of ranks: first rank 0's rows, then rank 1's, ….
 HostTensor by_ranks(const HostTensor& sequence, TokenOrder order, int ranks) {
     HostTensor rows(sequence.shape(), sequence.dtype());
     const std::int64_t tokens = sequence.shape()[0];
@@ -61,7 +61,7 @@ TEST_CASE("FlashAttention equals CoreAttention", "[nn][sim]") {
     const DType dtype = GENERATE(DType::f64, DType::f32);
     const bool causal = GENERATE(false, true);
     const std::int64_t kv_heads = GENERATE(0, 2, 1);
-    // More tokens than there are queries or keys in a tile.
+    // 300 tokens are more than a tile has queries or keys.
     const std::int64_t tokens = GENERATE(1, 7, 300);
     const AttentionSizes sizes{4, causal, kv_heads};
     const std::int64_t columns = (4 + 2 * sizes.key_heads()) * 5;
@@ -136,8 +136,8 @@ TEST_CASE("FlashAttention refuses a sequence that cannot be sharded", "[nn][erro
 
 namespace {
 
-/// Returns x (s, b, (a + 2 g) width) as (s, b, 3 a width): each head of keys and values
-/// is repeated for each head of queries that it serves.
+/// Returns x (s, b, (a + 2 g) width) as (s, b, 3 a width). Each head of keys and values
+/// is repeated for each head of queries that uses it.
 HostTensor with_heads_repeated(const HostTensor& x, const AttentionSizes& sizes,
                                std::int64_t width) {
     const std::int64_t a = sizes.heads, g = sizes.key_heads();
@@ -154,8 +154,8 @@ HostTensor with_heads_repeated(const HostTensor& x, const AttentionSizes& sizes,
     return repeated;
 }
 
-/// Returns the gradient of x from that of its repeated heads: a sum over the heads that
-/// each one serves.
+/// Returns the gradient of x, from the gradient of with_heads_repeated(x): the copies of
+/// each head are added up.
 HostTensor with_heads_summed(const HostTensor& dx, const AttentionSizes& sizes,
                              std::int64_t width) {
     const std::int64_t a = sizes.heads, g = sizes.key_heads();

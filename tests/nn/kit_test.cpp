@@ -1,4 +1,4 @@
-// The hooks for strategies: modules that wrap others, forward without backward,
+// The hooks for strategies: modules that wrap other modules, forward without backward,
 // parameters that are made later, losses that layers add, and published weights.
 
 #include <functional>
@@ -119,7 +119,7 @@ TEST_CASE("Pieces of a sequence have the positions of the whole", "[nn][sim]") {
     const HostTensor ids = ids_below({6, 1}, 11, "ids");
     GptKit kit;
     kit.places = std::make_shared<RowPlaces>();
-    // Without attention across tokens, each piece is computed separately.
+    // Tokens do not depend on each other here, so each piece is computed separately.
     const auto places = kit.positions(one.init("wpe"), small_gpt(), kit);
     const HostTensor x = normal_values({6, 1, 8}, "x");
     const HostTensor whole = one.device.download(places->infer(one.device.upload(x)));
@@ -290,7 +290,7 @@ TEST_CASE("A value that is not read is not announced", "[nn][sim]") {
 
 namespace {
 
-/// Passes y on, and adds the mean of y^2 / 2 to the loss.
+/// Passes y on. Adds the mean of y^2 / 2 to the loss.
 class SmallValues : public Module {
   public:
     explicit SmallValues(Device& device) : device_(device) {}
@@ -344,7 +344,7 @@ TEST_CASE("A layer can add a term to the loss, weighted as its micro-batch",
     const auto whole = train({4}), parts = train({1, 3});
     for (const auto& [name, tensor] : whole)
         CHECK(relative_difference(parts.at(name), tensor) <= 1e-14);
-    // The term counts: without it the loss is smaller.
+    // The term counts: the loss is smaller without it.
     OneDevice other;
     Linear plain(other.init("layer"), 3, 2);
     const MicroBatch all{other.device.upload(normal_values({4, 3}, "x")),
@@ -412,7 +412,7 @@ TEST_CASE("Views of a flat buffer have names of their own", "[nn]") {
 
 namespace {
 
-/// Returns a model's own values as a publisher's tensors.
+/// Returns a model's own values under the published names and layouts.
 std::map<std::string, HostTensor> published_gpt2(OneDevice& one, Module& gpt) {
     std::map<std::string, HostTensor> tensors;
     for (const auto& [name, value] : shown(one, gpt, &Parameter::value)) {
@@ -461,8 +461,8 @@ TEST_CASE("GPT-2's published names and layouts can be loaded", "[nn][sim]") {
 
 namespace {
 
-/// Returns a model's own values as Llama's tensors. Parts that are stacked here are
-/// separate tensors there.
+/// Returns a model's own values as Llama's tensors. Our stacked parts are separate
+/// tensors in Llama.
 std::map<std::string, HostTensor> published_llama(OneDevice& one, Module& gpt) {
     struct Piece {
         std::string ours;

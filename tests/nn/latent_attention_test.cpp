@@ -18,7 +18,7 @@ constexpr double kBase = 100;
 
 using Row = std::vector<double>;
 
-/// The formula in plain loops.
+/// Computes the formula in plain loops.
 class ByHand {
   public:
     explicit ByHand(const std::map<std::string, HostTensor>& values) : values_(values) {}

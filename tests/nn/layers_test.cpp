@@ -165,7 +165,7 @@ TEST_CASE("A first layer computes no input gradient when none is wanted", "[nn][
         CHECK(less.parameters == full.parameters);
     }
 
-    // Chosen before the layer is added.
+    // The setting is chosen before the layer is added.
     Sequential late;
     late.set_input_gradient(false);
     late.add<Linear>(one.init("late"), 4, 2);

@@ -29,7 +29,7 @@ void require_true_gradient(OneDevice& one, const Loss& loss, const HostTensor& p
                               central_differences(prediction, at)) <= 1e-6);
 }
 
-/// Requires that parts of a batch, weighted by their rows, add up to the whole.
+/// Requires that parts of a batch add up to the whole, if each is weighted by its rows.
 void require_shares_add_up(OneDevice& one, const Loss& loss, const HostTensor& prediction,
                            const HostTensor& target) {
     const auto of_rows = [&](std::int64_t begin, std::int64_t count, double weight) {
@@ -53,7 +53,7 @@ TEST_CASE("The mean squared error is the mean over all elements", "[nn][sim]") {
     OneDevice one;
     const Tensor prediction = one.device.upload(f64({2, 2}, {1, 2, 3, 4}));
     const Tensor target = one.device.upload(f64({2, 2}, {1, 0, 0, 8}));
-    // Squares 0, 4, 9, 16: their mean is 29 / 4. Derivatives 2 (p - t) / 4.
+    // The squares 0, 4, 9, 16 have the mean 29 / 4. The derivatives are 2 (p - t) / 4.
     const LossResult plain = mean_squared_error(one.device, prediction, target);
     CHECK(value_of(one, plain) == 7.25);
     CHECK(one.device.download(plain.gradient) == f64({2, 2}, {0, 1, 1.5, -2}));
@@ -68,7 +68,7 @@ TEST_CASE("The cross entropy of equal logits is the log of the classes", "[nn][s
     const Tensor targets = one.device.upload(i32({3}, {0, 3, 1}));
     const LossResult result = cross_entropy_loss(one.device, logits, targets);
     CHECK_THAT(value_of(one, result), WithinAbs(std::log(4.0), 1e-15));
-    // (softmax - one hot) / rows: 1/12, and 1/12 - 1/3 at the target.
+    // (softmax - one hot) / rows is 1/12, and 1/12 - 1/3 at the target.
     const HostTensor gradient = one.device.download(result.gradient);
     for (int i = 0; i < 12; ++i)
         CHECK_THAT(gradient.at(i),

@@ -1,4 +1,4 @@
-// The bytes that modules keep, exactly; a run's ledger shows nothing else.
+// The exact bytes that modules keep. A run's ledger shows no other bytes.
 #include <cstdint>
 
 #include "src/nn/activation.hpp"
@@ -29,8 +29,8 @@ std::int64_t activations(const OneDevice& one) {
     return held(one, MemoryCategory::activations);
 }
 
-/// Bytes kept after forward, and between the halves of backward, if the caller holds
-/// neither x nor y nor dy.
+/// The bytes kept after forward, and between the halves of backward. The caller releases
+/// x, y and dy.
 struct Kept {
     std::int64_t after_forward;
     std::int64_t between_halves;
@@ -106,7 +106,7 @@ TEST_CASE("Layers that keep the same tensor hold it only once", "[nn][sim]") {
     const std::int64_t hidden = bytes({kBatch, kHidden});  // tanh's y, output's x
     const std::int64_t logits = bytes({kBatch, 5});
     CHECK(kept.after_forward == ids + embedded + hidden);
-    // Also dy of the embedding, of the hidden layer and of the output layer.
+    // Between the halves also the dy of the embedding, the hidden and the output layer.
     CHECK(kept.between_halves == ids + embedded + hidden + embedded + hidden + logits);
 }
 
@@ -123,8 +123,8 @@ TEST_CASE("Backward frees each layer's memory before the next layer's turn",
     CHECK(activations(one) == kLayers * tensor);
     const Tensor dy = one.device.zeros({5, 4}, DType::f64);
 
-    // The most is: what is saved, the caller's dy, and dx of the last layer. After that,
-    // each layer frees one saved tensor, and this makes room for its dx.
+    // The peak has the saved tensors, the caller's dy, and dx of the last layer. After
+    // that, each layer frees one saved tensor and so makes room for its dx.
     const std::int64_t parameters = one.monitor.held_bytes - activations(one);
     one.monitor.capacity = parameters + (kLayers + 2) * tensor;
     const Tensor dx = chain.backward(dy, saved);

@@ -23,7 +23,7 @@ GptSizes small_gpt() {
     return {17, kLength, 2, {32, 4}};
 }
 
-/// A sequence in which each token follows from the one before, with some exceptions.
+/// A sequence in which, with some exceptions, each token follows from the token before.
 MicroBatch batch_of(Device& device, int step, double weight) {
     HostTensor ids({kLength, kBatch}, DType::i32), next({kLength, kBatch}, DType::i32);
     for (std::int64_t b = 0; b < kBatch; ++b) {
@@ -94,7 +94,7 @@ TEST_CASE("With masters bf16 follows f32; without, updates are lost", "[nn][bf16
     const RunReport lost = train(Way::no_masters);
     const auto& one = wide.ranks[0].series.at("loss");
     const auto& other = masters.ranks[0].series.at("loss");
-    // A rounding error of 2^-8 in each of about ten layers, one after another.
+    // About ten layers, one after another, each have a rounding error of 2^-8.
     for (int step = 0; step < kSteps; ++step) {
         CAPTURE(step);
         CHECK(std::abs(other[step] - one[step]) <= 10 * Bf16::kEpsilon / 2 * one[0]);
@@ -116,7 +116,7 @@ TEST_CASE("bf16 with masters takes 16 bytes a parameter", "[nn][bf16]") {
         CHECK(optimizer->state().front().name == "master/matrix");
         optimizer->step();
     });
-    // The ledger's bytes, to which a step adds nothing.
+    // The ledger's bytes. A step adds nothing to them.
     const MemoryReport& memory = report.ranks[0].memory;
     CHECK(memory.peak_of(MemoryCategory::parameters) == 2 * kElements);
     CHECK(memory.peak_of(MemoryCategory::gradients) == 2 * kElements);
@@ -133,7 +133,7 @@ TEST_CASE("Masters step by the parameter's gradient at that time", "[nn][bf16]")
             w.gradient = device.empty({4}, DType::bf16);
             device.fill(w.gradient, value);
         };
-        // A gradient that is made for each step and released after it.
+        // First the gradient is made for each step and released after the step.
         const auto optimizer = make_optimizer<Sgd>({&w}, SgdOptions{1, 0, 0});
         for (const double value : {1.0, 2.0}) {
             make(value);
@@ -143,7 +143,7 @@ TEST_CASE("Masters step by the parameter's gradient at that time", "[nn][bf16]")
         CHECK(device.peek(w.value).at(0) == -3);
         CHECK_THROWS_AS(optimizer->step(), UsageError);
         make(0);
-        // A gradient that existed when the optimizer was made.
+        // Then the gradient exists when the optimizer is made.
         const auto other = make_optimizer<Sgd>({&w}, SgdOptions{1, 0, 0});
         w.gradient = Tensor();
         make(4);

@@ -62,7 +62,7 @@ TEST_CASE("Micro-batches in flight do not disturb each other", "[nn][sim]") {
     for (const Parameter* parameter : chain->parameters())
         expected.push_back(one.device.download(parameter->gradient));
 
-    // All in flight at once, with separate halves of backward.
+    // All micro-batches are in flight at once. Backward is in separate halves.
     zero_gradients(*chain);
     std::vector<Saved> saved(3);
     for (const int m : {0, 1, 2})

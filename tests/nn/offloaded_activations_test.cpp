@@ -1,5 +1,5 @@
-// What offloaded activations hold, move and cost, compared with formulas; and what they
-// do not touch.
+// What offloaded activations hold, move and cost, compared with formulas. Also what they
+// must not touch.
 
 #include "src/nn/offloaded_activations.hpp"
 
@@ -31,7 +31,7 @@ ClusterSpec products_and_copies(double link_bytes_per_second = 10e9) {
     return spec;
 }
 
-/// Linear layers of one size. Each saves one tensor, its input.
+/// Linear layers of one size. Each saves one tensor, which is its input.
 struct Chain {
     std::int64_t layers = 8;
     int micro_batches = 1;
@@ -73,7 +73,7 @@ Picoseconds time_by_formula(std::int64_t layers, int prefetch, Picoseconds forwa
     const std::int64_t copies = layers - 1 - prefetch;
     // Without prefetching, each module waits for its copy.
     if (prefetch == 0) return layers * (forward + backward) + 2 * copies * copy;
-    // The first copy begins when the first module is done, and the copies come one after
+    // The first copy begins when the first module has ended. The copies follow one after
     // another. The last module needs the memory that the last copy frees. Backward is the
     // same.
     const auto pass = [&](Picoseconds compute) {
@@ -111,7 +111,7 @@ TEST_CASE("Offloading costs no time if a copy is shorter than a module, else the
 
 TEST_CASE("The device holds what 1 + prefetch modules saved, the host the rest",
           "[nn][sim][activations]") {
-    // In addition to what is saved: the caller's gradient, and a layer's dy and dx.
+    // The device also holds the caller's gradient, and a layer's dy and dx.
     constexpr std::int64_t kBeside = 3;
     CHECK(peak_of(pass({8}, nullptr).memory) == (8 - 1 + kBeside) * kTensor);
     for (const std::int64_t layers : {6, 8, 12})
@@ -142,8 +142,8 @@ TEST_CASE("With micro-batches in flight the last modules' activations stay, if t
                 const RankReport rank = pass({8, micro_batches, true}, &options);
                 const std::int64_t window = 1 + prefetch;
                 const std::int64_t others = micro_batches - 1;
-                // In addition: one micro-batch's dy, dx and output gradient, and the
-                // others' outputs.
+                // The device also holds one micro-batch's dy, dx and output gradient, and
+                // the other micro-batches' outputs.
                 CHECK(peak_of(rank.memory) ==
                       (window + 3 + others * (1 + (last_stay ? window : 0))) * kTensor);
                 CHECK(rank.host.memory.peak ==
@@ -161,9 +161,9 @@ TEST_CASE("A forward without backward leaves nothing on the host",
 
 namespace {
 
-/// Saves its input under several names and shapes, a part of it, its parameter's value,
-/// indices, a small tensor, and a value that is no tensor. Backward requires that all are
-/// unchanged.
+/// Saves its input under several names and shapes, a part of the input, its parameter's
+/// value, indices, a small tensor, and a plain value. Backward requires that nothing has
+/// changed.
 class Hoarder : public Module {
   public:
     explicit Hoarder(Device& device)
@@ -244,7 +244,7 @@ TEST_CASE("A tensor that two neighbours saved is copied once each way",
             Sequential model;
             model.add<Linear>(init, kWidth, kWidth);
             model.add<Tanh>(device);                  // saves its output,
-            model.add<Linear>(init, kWidth, kWidth);  // which is the input of this one
+            model.add<Linear>(init, kWidth, kWidth);  // which is this layer's input
             OffloadedActivations offloaded(device, model, 0, 3, {.last_stay = false});
             Saved saved;
             const Tensor x = device.empty({kRows, kWidth}, DType::f32);

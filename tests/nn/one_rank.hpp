@@ -1,4 +1,4 @@
-// A cluster of one rank, which has a host; and the memory that it held.
+// A cluster of one rank, which has a host, and the memory that the rank held.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ inline RunReport run_one(const Program& program, bool numbers,
     return sim::make_cluster(std::move(options))->run(program);
 }
 
-/// Runs the program only for time, bytes and flops.
+/// Runs the program without numbers, for time, bytes and flops.
 inline RankReport figures_of(const Program& program,
                              ClusterSpec spec = load_cluster("classroom")) {
     return run_one(program, /*numbers=*/false, std::move(spec)).ranks[0];
 }
 
-/// Returns the most bytes of activations that were held at one time.
+/// Returns the maximum bytes of activations that were held at one time.
 inline std::int64_t peak_of(const MemoryReport& memory) {
     return memory.peak_of(MemoryCategory::activations);
 }

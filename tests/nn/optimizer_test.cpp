@@ -13,13 +13,13 @@ namespace {
 
 constexpr int kSteps = 10;
 
-/// The gradient that the tests give element i in step t.
+/// The gradient of element i in step t.
 double gradient_of(int t, std::int64_t i) {
     return std::sin(1.0 + t) * static_cast<double>(i + 1) + 0.1 * static_cast<double>(i);
 }
 
-/// Runs `kSteps` steps on the parameter. After each, requires that every element is
-/// update(i, t, p, g), with t from 1.
+/// Runs `kSteps` steps on the parameter. After each step t (from 1), requires that every
+/// element is update(i, t, p, g).
 void require_updates(
     OneDevice& one, Parameter& parameter, Optimizer& optimizer,
     const std::function<double(std::int64_t, int, double, double)>& update) {
@@ -80,7 +80,7 @@ TEST_CASE("Momentum sums a geometric series of a constant gradient", "[nn][sim]"
     Sgd sgd({&one.parameter}, {.learning_rate = 0.5, .momentum = 0.5});
     for (int t = 0; t < 3; ++t)
         sgd.step();
-    // Velocities 1, 3/2, 7/4: 17/4 in all.
+    // Velocities 1, 3/2 and 7/4 add up to 17/4.
     CHECK(one.device.download(one.parameter.value).at(5) == -0.5 * 17 / 4);
 }
 

@@ -99,7 +99,7 @@ TEST_CASE("A tied parameter announces once, when its gradient is complete", "[nn
     REQUIRE(announced.size() == 1);
     CHECK(announced[0] == result.parameters.at("tied.weight"));
 
-    // Another micro-batch, without zero_gradients: the gradient is announced again.
+    // After another micro-batch without zero_gradients, the gradient is announced again.
     Saved saved;
     const Tensor y = twice.forward(one.device.upload(x), saved);
     twice.backward(y, saved);
@@ -116,8 +116,8 @@ TEST_CASE("A parameter can have memory only during its uses", "[nn][sim]") {
     }
     const HostTensor ids = i32({2, 2}, {3, 1, 1, 4}), dy = normal_values({2, 2, 3}, "dy");
 
-    // Like ZeRO-3: gathers the value before each use and frees it after, and keeps only
-    // the announced gradient.
+    // Like ZeRO-3: gathers the value before each use, frees the value after the use, and
+    // keeps only the announced gradient.
     std::map<std::string, HostTensor> values, sums;
     std::vector<std::string> here;
     for (Parameter* parameter : sharded.parameters()) {

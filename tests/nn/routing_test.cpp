@@ -101,7 +101,7 @@ TEST_CASE(
                                             {NAN, 1, 1}})
         CHECK_THAT(refusal([&] { dealt_by_load(5, 3, load); }),
                    says("one number for each of 3 experts is expected, none negative"));
-    // The counts for each choice add up to the load.
+    // The counts of all choices add up to the load.
     OneDevice one(false);
     const Tensor ids = one.device.zeros({5, 3}, DType::i32);
     const Counts by_choice =
@@ -110,14 +110,14 @@ TEST_CASE(
 }
 
 TEST_CASE("Experts take copies in the order of ranks, or of choices first", "[nn]") {
-    // Two ranks and two experts; each expert takes up to three copies.
+    // Two ranks and two experts. Each expert accepts up to three copies.
     CountsOfRanks counts{{{2, 4}, {3, 1}}, 0};
     CHECK(all_copies(counts) == 10);
     CHECK(shares_of(counts, 2) == std::vector<double>{0.5, 0.5});
     CHECK(kept_counts(counts, 2, 3) == Counts{2, 3});
     counts.own = 1;
     CHECK(kept_counts(counts, 2, 3) == Counts{1, 0});
-    // First choices: 1, 2 and 2, 1; second choices: 1, 2 and 1, 0.
+    // The ranks' first choices are 1, 2 and 2, 1; their second choices 1, 2 and 1, 0.
     counts = {{{1, 2, 1, 2}, {2, 1, 1, 0}}, 0};
     CHECK(shares_of(counts, 2) == std::vector<double>{0.5, 0.5});
     CHECK(kept_counts(counts, 2, 4) == Counts{2, 3});
@@ -125,7 +125,7 @@ TEST_CASE("Experts take copies in the order of ranks, or of choices first", "[nn
     CHECK(kept_counts(counts, 2, 4) == Counts{2, 1});
     CHECK(expert_capacity(1, 10, 4) == 3);
     CHECK(expert_capacity(1.25, 16, 4) == 5);
-    CHECK(expert_capacity(1.1, 200, 4) == 55);  // although 1.1 * 50 is a little more
+    CHECK(expert_capacity(1.1, 200, 4) == 55);  // in f64, 1.1 * 50 > 55
     CHECK(expert_capacity(1e300, 10, 4) == 10);
     CHECK(shares_of({{{0, 0}}, 0}, 2) == std::vector<double>{0, 0});
 }

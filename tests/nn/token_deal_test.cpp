@@ -11,7 +11,7 @@ namespace {
 constexpr TokenOrder kOrders[] = {TokenOrder::contiguous, TokenOrder::striped,
                                   TokenOrder::zigzag};
 
-/// Tokens 0, 1, … of two sequences; the second sequence's are larger by 100.
+/// Tokens 0, 1, … of two sequences. The second sequence's tokens are larger by 100.
 HostTensor sequence(std::int64_t tokens) {
     HostTensor ids({tokens, 2}, DType::i32);
     for (std::int64_t i = 0; i < ids.elements(); ++i) {
@@ -21,7 +21,7 @@ HostTensor sequence(std::int64_t tokens) {
     return ids;
 }
 
-/// Returns the tokens of the first sequence that a rank gets.
+/// Returns a rank's tokens of the first sequence.
 std::vector<std::int64_t> dealt(std::int64_t tokens, const TokenDeal& deal) {
     const HostTensor rows = dealt_rows(sequence(tokens), deal);
     std::vector<std::int64_t> result;

@@ -76,7 +76,7 @@ TEST_CASE("The layer Attention's gradients equal finite differences", "[nn][sim]
 
 namespace {
 
-/// Returns the mean of `values`, weighted by the softmax of the scores.
+/// Returns the mean of `values`. Its weights are the softmax of the scores.
 template <std::size_t Width>
 std::array<double, Width> weighted_mean(
     const std::vector<double>& scores,

@@ -1,4 +1,4 @@
-// Attention over tokens that ranks shard, and attention on one device.
+// Attention with sharded tokens, and attention on one device.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ struct Problem {
     double scale = 1;  ///< factor for x's normal values
 
     HostTensor x() const;
-    /// Normal x and dy, with tokens sharded in this order.
+    /// Returns normal x and dy. Their tokens are sharded in this order.
     Case dealt(TokenOrder order) const;
     std::int64_t key_columns() const { return sizes.key_heads() * width; }
     std::int64_t columns() const { return sizes.heads * width + 2 * key_columns(); }
@@ -27,19 +27,19 @@ struct Problem {
 
 using MakeAttending = std::function<std::unique_ptr<Module>(Device&, Communicator&)>;
 
-/// Uses CoreAttention.
+/// Runs CoreAttention on one device.
 Outcome attend_alone(const Problem& problem);
 Outcome attend_shared(const Problem& problem, int ranks, ContextMethod method,
                       TokenOrder order, sim::CheckLevel check = sim::check_level_asked());
-/// Uses any module on the ranks; without backward there is no dy.
+/// Runs any module on the ranks. Without backward there is no dy.
 Outcome attend_by(const Problem& problem, int ranks, TokenOrder order,
                   const MakeAttending& make,
                   sim::CheckLevel check = sim::check_level_asked(),
                   Passes passes = Passes::both);
 
-/// Options of virtual devices of the classroom cluster that compute shapes only.
+/// Returns options for virtual devices of the classroom cluster that compute only shapes.
 sim::ClusterOptions shapes_only(int ranks);
-/// With x and dy of zeros: for times and bytes, not for numbers.
+/// Runs attention with x and dy of zeros, for times and bytes but not for numbers.
 RunReport attend_zeros(const Problem& problem, ContextMethod method, TokenOrder order,
                        Passes passes, sim::ClusterOptions options);
 

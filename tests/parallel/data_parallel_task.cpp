@@ -99,8 +99,8 @@ std::unique_ptr<Optimizer> momentum_sgd(const std::vector<Parameter*>& parameter
 }
 
 std::unique_ptr<Optimizer> adamw(const std::vector<Parameter*>& parameters) {
-    // The gradient of keys' biases is zero except for rounding: a larger epsilon keeps
-    // the optimizer from stepping by it.
+    // The gradient of the keys' biases is zero except for rounding. A larger epsilon
+    // keeps AdamW from stepping by the rounding errors.
     return make_optimizer<AdamW>(parameters,
                                  AdamWOptions{.learning_rate = 0.01, .epsilon = 1e-5});
 }

@@ -1,4 +1,4 @@
-// A model, its batches, and the division of rows over ranks, for tests of data
+// A model, its batches, and the sharding of rows over ranks. For tests of data
 // parallelism.
 #pragma once
 
@@ -17,19 +17,19 @@ namespace lockstep::test {
 struct RowTask {
     std::function<std::unique_ptr<Module>(const ParameterInit&)> make_model;
     Loss loss;
-    /// Returns rows [first, first + count) of a step's batch of `all` rows: input and
-    /// target.
+    /// Returns the input and target of rows [first, first + count) of a step's batch,
+    /// which has `all` rows.
     std::function<std::pair<HostTensor, HostTensor>(int step, int all, int first,
                                                     int count)>
         rows;
-    int batch_dimension = 0;  ///< of input and prediction
+    int batch_dimension = 0;  ///< the dimension of rows in input and prediction
 };
 
-/// Linear, tanh, linear; and a GPT of two layers with a tied table. Both are in f64.
+/// mlp_task(): linear, tanh, linear. gpt_task(): two layers and a tied table. In f64.
 RowTask mlp_task();
 RowTask gpt_task();
 
-/// Returns how many rows each worker has: at least 3, and not all equally many.
+/// Returns how many rows a worker has: at least 3, and not the same for all workers.
 int rows_of_worker(int worker);
 int rows_of_all(int workers);
 /// The rows of a step's batch that a rank trains on, in `micro_batches` micro-batches.
@@ -41,7 +41,7 @@ struct OwnRows {
 OwnRows rows_of_worker(int worker, int workers, int micro_batches);
 /// All workers' rows in one batch.
 OwnRows all_rows(int workers);
-/// The weights of the batches give the mean over all workers' rows.
+/// Returns batches whose weights give the mean over all workers' rows.
 std::vector<MicroBatch> batches_of(Device& device, const RowTask& task, int step,
                                    const OwnRows& own);
 std::vector<MicroBatch> batches_of_worker(Device& device, const RowTask& task, int step,
@@ -56,10 +56,10 @@ std::unique_ptr<Optimizer> adamw(const std::vector<Parameter*>& parameters);
 Outcome train_on_one(const RowTask& task, int workers, int steps,
                      const MakeOptimizer& make_optimizer = momentum_sgd);
 
-/// Keeps a step's loss of this rank's rows.
+/// Keeps a step's loss for this rank's rows.
 void keep_loss(Rank& rank, const Tensor& loss);
-/// Keeps "value/NAME" of what this rank updates, and "grad/NAME" if it is the whole
-/// batch's.
+/// Keeps "value/NAME" of each parameter that this rank updates, and "grad/NAME" if the
+/// gradient is that of the whole batch.
 void keep_updated(Rank& rank, const std::vector<Parameter*>& updated);
 
 }  // namespace lockstep::test

@@ -15,9 +15,9 @@ ExpertSizes small_experts() {
 
 namespace {
 
-constexpr double kBiasRate = 0.02;  // used if experts are chosen by a bias
+constexpr double kBiasRate = 0.02;  // for gates that choose experts by a bias
 
-/// `exchange` may be null. The rows are of the same width as mlp_task()'s.
+/// `exchange` may be null. The rows have the same width as those of mlp_task().
 std::unique_ptr<Module> make_model(Device& device, const ExpertSizes& experts,
                                    std::shared_ptr<ExpertExchange> exchange) {
     const ParameterInit init{device, DType::f64, 1, ""}, mlp = init.child("mlp");
@@ -33,7 +33,7 @@ std::unique_ptr<Module> make_model(Device& device, const ExpertSizes& experts,
     return model;
 }
 
-/// Trains on this rank's rows, `own`, and keeps what this rank updates.
+/// Trains on `own`, this rank's rows, and keeps the parameters that this rank updates.
 void learn(Rank& rank, const ExpertSizes& experts, Module& model, GradientSync& sync,
            const OwnRows& own, int steps) {
     Device& device = rank.device();

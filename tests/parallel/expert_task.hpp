@@ -1,4 +1,4 @@
-// A small model with a layer of experts, on ranks with their own rows and on one device.
+// A small model with a layer of experts, on ranks with different rows and on one device.
 #pragma once
 
 #include <functional>
@@ -15,18 +15,18 @@ namespace lockstep::test {
 
 inline constexpr std::int64_t kExpertHidden = 8;
 
-/// 24 experts and a shared one.
+/// 24 experts and one shared expert.
 ExpertSizes small_experts();
 
-// The model is linear, x + experts(x), linear, on rows. Each function keeps losses,
-// values (and biases) and the last step's gradients.
+// The model has three layers: linear, x + experts(x), linear. Each function keeps losses,
+// values, biases and the last step's gradients.
 
 /// Trains one device on all workers' rows, in one batch.
 Outcome train_experts_alone(const ExpertSizes& experts, int workers, int steps);
 
-/// Makes the exchange of a rank, and the strategy by which it trains.
+/// How ranks make the exchange, the declarations and the strategy of their training.
 struct ExpertWorkers {
-    std::vector<Mesh::Axis> axes;  ///< of the ranks; each rank has its own rows
+    std::vector<Mesh::Axis> axes;  ///< of the ranks; each rank has different rows
     std::function<std::shared_ptr<ExpertExchange>(Mesh&)> exchange;
     std::function<void(Mesh&, Module&)> declare = [](Mesh& mesh, Module& model) {
         std::vector<std::string> names;
@@ -44,7 +44,7 @@ struct ExpertWorkers {
 Outcome train_experts(const ExpertSizes& experts, const ExpertWorkers& workers,
                       int steps);
 
-/// Returns an exchange of the ranks along "ep"; its batch is the batch of all ranks.
+/// Returns an exchange of the ranks along "ep"; the batch is that of all ranks.
 std::shared_ptr<ExpertExchange> along_ep(Mesh& mesh);
 
 }  // namespace lockstep::test

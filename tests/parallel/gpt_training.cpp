@@ -91,8 +91,7 @@ Outcome train_dealt(const Dealing& dealing, const Lessons& lessons) {
         const GptKit kit = dealing.kit(mesh["cp"]);
         const auto model = make_gpt(init_of(rank, lessons), lessons.sizes, kit);
         declare_replicas_of(rank.world(), *model);
-        // Without placements the gradient is not known to be partial, so it is not
-        // summed.
+        // Without placements a gradient does not count as partial, so it is not summed.
         if (Parameter* forgotten = find_parameter(*model, dealing.forgotten))
             forgotten->placements.clear();
         train(rank, *model, lessons,

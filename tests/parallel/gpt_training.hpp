@@ -1,5 +1,5 @@
-// A GPT trained on one device, on ranks that shard its weights, and on ranks that shard
-// the tokens. Tests of pipelines use its batches.
+// Trains a GPT on one device, on ranks that shard the weights, and on ranks that shard
+// the tokens. Tests of pipelines use the batches.
 #pragma once
 
 #include <functional>
@@ -22,12 +22,12 @@ struct Lessons {
     DType dtype = DType::f64;
     int micro_batches = 1;  ///< in a step
     bool numbers = true;
-    bool adamw = false;  ///< if false: kMomentumSgd
+    bool adamw = false;  ///< otherwise kMomentumSgd
 };
 
 inline constexpr SgdOptions kMomentumSgd{0.1, 0.9, 0};
 
-/// What a rank trains on: some sequences of each step's batch, and some of their tokens.
+/// A rank's part of the batch: some sequences of each step, and some tokens of these.
 struct Share {
     Chunk sequences;
     TokenDeal tokens{};
@@ -37,7 +37,7 @@ struct Share {
 std::vector<MicroBatch> batches_of(Device& device, const Lessons& lessons, int step,
                                    const Share& share, int micro_batches);
 
-// Each function keeps what train() does: losses, the first step's gradients, values.
+// Each function keeps what train() keeps: losses, the first step's gradients, values.
 
 Outcome train_alone(const Lessons& lessons);
 /// All ranks must have the same losses.

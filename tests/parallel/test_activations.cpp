@@ -30,7 +30,7 @@ struct Way {
     bool on_host = false;  ///< whether the shards are on the host
 };
 
-/// Trains the GPT of two layers on three ranks; the strategies wrap it in this order.
+/// Trains the GPT of two layers on three ranks. The strategies wrap it in this order.
 Outcome trained(const std::vector<std::string>& order, const Way& way) {
     const RowTask task = gpt_task();
     const auto cluster = classroom(3, /*numbers=*/true, sim::CheckLevel::full);
@@ -100,7 +100,7 @@ const GptSizes kSizes{/*vocabulary=*/11, kLength, kBlocks, {kHidden, kHeads}};
 using MakeKit = std::function<GptKit(Rank&, TensorParallel&)>;
 using Hold = std::function<void(Sequential&)>;
 
-/// One pass of the blocks in 16 bits, of shapes only. x has `length` tokens on each rank.
+/// One pass of blocks in 16 bits, without numbers. x has `length` tokens on a rank.
 RunReport pass(int ranks, Regions kind, const MakeKit& make_kit, const Hold& hold,
                std::int64_t length, std::int64_t& held) {
     return classroom(ranks, /*numbers=*/false)->run([&](Rank& rank) {
@@ -162,8 +162,8 @@ TEST_CASE(
         CHECK(calls_of(pass(t, kind, nested, keep, length, other)) == calls);
         CHECK(recomputed == all - kBlocks * 2 * kScores / t);
         CHECK(other == recomputed);
-        // Full recomputation keeps only the input of a block, and sends the messages of
-        // its forward again.
+        // Full recomputation keeps only a block's input, and sends the block's forward
+        // messages again.
         const auto again = calls_of(pass(t, kind, plain, full, length, input));
         CHECK(input == kBlocks * 2 * kSbh * length / kLength);
         for (const auto& [verb, count] : again) {
@@ -189,7 +189,7 @@ TEST_CASE("A core that receives other ranks' keys is recomputed with its message
             keep, kLength / ranks, held);
         return report.ranks[0].bytes_sent();
     };
-    // 2 (N-1) e numbers in forward, 6 (N-1) e in backward, as the method's header says.
+    // As the header says: 2 (N-1) e numbers in forward, 6 (N-1) e in backward.
     constexpr std::int64_t kE = kLength / ranks * kBatch * kHidden * 2;  // bytes
     CHECK(bytes_sent(false, all) == kBlocks * 8 * (ranks - 1) * kE);
     CHECK(bytes_sent(true, recomputed) == kBlocks * 10 * (ranks - 1) * kE);

@@ -1,4 +1,4 @@
-// Buckets as DistributedDataParallel fills them: their order, unused parameters, and
+// Buckets are filled as in DistributedDataParallel: their order, unused parameters, and
 // ranks without a batch.
 
 #include <algorithm>
@@ -22,8 +22,8 @@ namespace {
 constexpr std::int64_t kWidth = 8;
 constexpr std::int64_t kBytes = kWidth * kWidth * 8;  // of a layer
 
-/// Layers without biases. Each micro-batch may skip some layers, and may use the others
-/// in any order.
+/// Layers without biases. Each micro-batch may skip some layers, and may use the other
+/// layers in any order.
 class Skipping : public Module {
   public:
     explicit Skipping(Device& device, int layers) {
@@ -76,8 +76,8 @@ struct Skipped {
     RunReport report;
 };
 
-/// Trains on ranks with two micro-batches each, which take the paths that `path_of`
-/// gives. May run one more forward after each step.
+/// Trains on ranks with two micro-batches each. `path_of` gives their paths. If
+/// `evaluates`, runs one more forward after each step.
 Skipped train_skipping(int ranks, const PathOf& path_of, BucketOptions options,
                        int steps = 3, bool evaluates = false) {
     Skipped result;
@@ -195,14 +195,14 @@ TEST_CASE(
             .report.ranks[0]
             .time.waiting;
     };
-    // If the layer is not found to be unused, its bucket and those behind it wait for the
+    // If the unused layer is not found, its bucket and the buckets behind it wait for the
     // end of backward.
     const Picoseconds not_found = waiting(skips, 1, false);
     const Picoseconds found = waiting(skips, 1, true);
     CHECK(found < not_found);
-    // If the last micro-batch uses all layers, nothing is later than in a usual step.
+    // If the last micro-batch uses all layers, nothing is later than without skips.
     if (skipped == 0) CHECK(found == waiting(all, 1, false));
-    // The next step waits equally long, even if there was an evaluation between them.
+    // The next step waits equally long, even after an evaluation.
     CHECK(waiting(skips, 2, true) == 2 * found);
     CHECK(waiting(skips, 2, true, true) == 2 * found);
     CHECK(waiting(skips, 2, false) == 2 * not_found);
@@ -215,7 +215,7 @@ TEST_CASE("Buckets that could not be made leave no hook behind", "[parallel][buc
         declare_replicas_of(rank.world(), model);
         Parameter& second = *model.parameters()[1];
         const Tensor gradient = second.gradient;
-        second.gradient = device.zeros(second.shape(), DType::f32);  // the others are f64
+        second.gradient = device.zeros(second.shape(), DType::f32);  // others are f64
         const auto make = [&] {
             return std::make_unique<BucketedDataParallel>(
                 device, rank.world(), model.parameters(),
@@ -223,7 +223,7 @@ TEST_CASE("Buckets that could not be made leave no hook behind", "[parallel][buc
         };
         CHECK_THROWS_WITH(make(), Catch::Matchers::ContainsSubstring(
                                       "1.weight cannot be put into a flat buffer"));
-        // If a hook were left, it would read these bytes as its counters.
+        // A hook that was left would read these bytes as its counters.
         const std::vector<std::vector<unsigned char>> others(
             100, std::vector<unsigned char>(sizeof(BucketedDataParallel), 0xff));
         second.gradient = gradient;
@@ -248,7 +248,7 @@ TEST_CASE("Buckets are filled in reverse order, then in the order of arrival",
     sim::make_cluster(2)->run([&](Rank& rank) {
         Device& device = rank.device();
         Skipping model(device, 5);
-        // The ranks take different paths; the buckets of all ranks follow rank 0's order.
+        // The ranks take different paths, but all ranks' buckets follow rank 0's order.
         model.path = rank.index() == 0 ? std::vector<int>{2, 0, 4, 1}
                                        : std::vector<int>{4, 3, 2, 1, 0};
         declare_replicas_of(rank.world(), model);
@@ -295,7 +295,7 @@ TEST_CASE("Buckets have 25 MiB by default, and the first one 1 MiB",
     options.ranks = 1;
     options.numbers = false;
     sim::make_cluster(options)->run([&](Rank& rank) {
-        // Layers of 512 KiB; one has 4 bytes more.
+        // Layers of 512 KiB. One layer has 4 bytes more.
         std::vector<std::unique_ptr<Parameter>> owned;
         std::vector<Parameter*> parameters;
         for (int i = 0; i < 110; ++i) {
@@ -309,7 +309,7 @@ TEST_CASE("Buckets have 25 MiB by default, and the first one 1 MiB",
         std::vector<std::size_t> counts;
         for (const auto& bucket : sync.buckets())
             counts.push_back(bucket.size());
-        // 2 in the first bucket, then 50, then 49 with the larger one, then the rest.
+        // 2 in the first bucket, then 50, then 49 with the larger layer, then the rest.
         CHECK(counts == std::vector<std::size_t>{2, 50, 49, 9});
     });
 }
@@ -362,8 +362,8 @@ TEST_CASE("All ranks begin with rank 0's values", "[parallel][buckets]") {
 
 namespace {
 
-// Rank r has batches of r + 1 rows in 2 + r steps. In each step all rows have equal
-// weight.
+// Rank r has batches of r + 1 rows in 2 + r steps. In each step all ranks' rows have
+// equal weight.
 
 int rows_of_rank(int rank, int step) {
     return step < 2 + rank ? rank + 1 : 0;
@@ -391,7 +391,7 @@ void train_all_rows(Rank& rank, const RowTask& task, int ranks) {
         rank.keep(parameter->name(), parameter->value);
 }
 
-/// Returns the number of steps after which all ranks had run out of rows.
+/// Returns the number of steps. After these steps all ranks had run out of rows.
 int train_own_rows(Rank& rank, const RowTask& task) {
     Device& device = rank.device();
     const auto model = task.make_model({device, DType::f64, 1, ""});

@@ -1,4 +1,4 @@
-// Checkpoints move a training from any layout to any other, and back, bit for bit.
+// By checkpoints a training moves between any two layouts and back, bit for bit.
 
 #include <cmath>
 #include <cstdlib>
@@ -37,7 +37,7 @@ namespace fs = std::filesystem;
 
 constexpr int kVocabulary = 11;
 constexpr std::int64_t kTokens = 5;
-constexpr int kSequences = 24;  // in a step, over all replicas
+constexpr int kSequences = 24;  // of all replicas in a step
 constexpr int kMicroBatches = 2;
 constexpr BucketSizes kSmall{400, 400};
 
@@ -131,7 +131,7 @@ std::unique_ptr<GradientSync> make_sync(Device& device, Way way, Communicator& l
     throw std::logic_error("no such way");
 }
 
-/// A training on this rank that advances step by step.
+/// One rank's training, which advances step by step.
 class Session {
   public:
     Session(Rank& rank, const Layout& layout)
@@ -221,14 +221,14 @@ class Session {
     TrainingState state_;
 };
 
-/// Trains up to step `last`, from a checkpoint if `from` is not empty, and saves. Returns
-/// the loss of the last step.
+/// Trains up to step `last`, then saves. Begins with the checkpoint `from` if it is not
+/// empty. Returns the loss of the last step.
 double train(const Layout& layout, const fs::path& from, int last, const fs::path& to,
              sim::CheckLevel check = sim::CheckLevel::cheap) {
     double loss = 0;
     sim::ClusterOptions options;
     options.ranks = layout.ranks();
-    options.workers = 1;  // since ranks add up losses
+    options.workers = 1;  // because ranks add up losses
     options.check = check;
     sim::make_cluster(options)->run([&](Rank& rank) {
         Session session(rank, layout);
@@ -245,7 +245,7 @@ double train(const Layout& layout, const fs::path& from, int last, const fs::pat
     return loss;
 }
 
-/// Returns all tensors of a checkpoint, whole, with the parameters' steps.
+/// Returns all whole tensors of a checkpoint, with the numbers of their steps.
 std::map<std::string, std::pair<HostTensor, std::int64_t>> all_of(const fs::path& place) {
     CheckpointReader reader(place);
     std::map<std::string, std::pair<HostTensor, std::int64_t>> all;
@@ -318,7 +318,7 @@ struct BatchNormed {
         model.add<BatchNorm>(init.child("1"), 6);
         model.add<Linear>(init.child("2"), 6, 2);
     }
-    /// Runs a forward, which updates the running statistics.
+    /// Runs a forward. This updates the running statistics.
     void see(Device& device, const std::string& name) {
         Saved saved;
         model.forward(device.upload(normal_values({8, 4}, name)), saved);
@@ -362,7 +362,7 @@ TEST_CASE("A file of whole tensors is loaded by any layout", "[parallel][checkpo
     Layout one{"one device"};
     train(one, {}, 2, folder / "one");
     const NamedTensors whole = read_checkpoint(*latest_checkpoint(folder / "one"));
-    CHECK(whole.size() == 5 + 2 * 12);  // two tables, the last norm, the head; two blocks
+    CHECK(whole.size() == 5 + 2 * 12);  // tables, last norm, head; two blocks
     write_safetensors(folder / "whole.safetensors", whole);
     for (const Layout& layout : layouts()) {
         CAPTURE(layout.name);
@@ -417,7 +417,7 @@ TEST_CASE("Loaded values replace masters and values in flight",
             options.check = sim::CheckLevel::full;
             return sim::make_cluster(options)->run([&](Rank& rank) {
                 Device& device = rank.device();
-                const int between = way == 2 ? 1 : 2;  // a host cannot sum over replicas
+                const int between = way == 2 ? 1 : 2;  // a host cannot sum them
                 const Mesh mesh(rank.world(),
                                 {{"between", between}, {"dp", 4 / between}});
                 Sequential model;
@@ -455,7 +455,7 @@ TEST_CASE("Loaded values replace masters and values in flight",
     }
 }
 
-/// For tests/lessons/pytorch_test.py, which names the folder.
+/// Runs for tests/lessons/pytorch_test.py, which gives the folder.
 TEST_CASE("Writes a whole file, and what its model makes", "[.whole]") {
     const fs::path folder = std::getenv("LOCKSTEP_WHOLE");
     train({"tp 2 x ZeRO-1 on 3", 1, 1, 3, 2, Way::zero_1}, {}, 2, folder);

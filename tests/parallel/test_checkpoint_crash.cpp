@@ -1,5 +1,5 @@
-// If a process is killed while it writes checkpoints, the last checkpoint or the next one
-// is there, and it is whole.
+// A process is killed while it writes checkpoints. Then the last or the next checkpoint
+// exists and is whole.
 
 #include <csignal>
 #include <cstdio>
@@ -22,11 +22,11 @@
 
 namespace {
 
-/// Calls that change the disk until the process is killed; 0: it is never killed.
+/// The process is killed after this many calls that change the disk; 0 means never.
 int calls_left = 0;
 bool is_counting = false;
 
-/// Returns whether the process must be killed in the middle of this call.
+/// Returns whether the process must be killed during this call.
 bool is_last_call() {
     return is_counting && calls_left > 0 && --calls_left == 0;
 }
@@ -39,8 +39,8 @@ bool is_last_call() {
 }  // namespace
 
 // These functions replace those of the C library in this program.
-// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): its names are
-// reserved.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): the C library's names
+// are reserved.
 
 extern "C" ssize_t write(int descriptor, const void* from, size_t bytes) {
     if (is_last_call()) {
@@ -105,7 +105,7 @@ void train(const std::filesystem::path& folder) {
     });
 }
 
-/// Returns the step of the last checkpoint. All of its weights must equal that step.
+/// Returns the step of the last checkpoint. All weights in it must equal the step.
 int saved_step(const std::filesystem::path& folder) {
     const auto last = latest_checkpoint(folder);
     if (!last) return 0;
@@ -117,8 +117,8 @@ int saved_step(const std::filesystem::path& folder) {
     return step;
 }
 
-/// Trains in a process that is killed in its call number `moment`; returns whether it was
-/// killed.
+/// Trains in a process that is killed in call number `moment`. Returns false if the
+/// process ended before that call.
 bool is_killed(const std::filesystem::path& folder, int moment) {
     const pid_t child = fork();
     REQUIRE(child >= 0);
@@ -158,7 +158,7 @@ TEST_CASE(
         CHECK((step == step_before || step == step_before + 1));
         step_before = step;
         ++seen[static_cast<std::size_t>(step)];
-        // Kills the process again, during its new writes; then lets it run to its end.
+        // Kills the process again during the next writes, then lets it run to the end.
         if (is_killed(folder.path(), 1 + moment % 20))
             CHECK(saved_step(folder.path()) >= step);
         CHECK(!is_killed(folder.path(), 0));

@@ -1,5 +1,5 @@
-// What a checkpoint refuses, and with which message: mistakes in programs and damaged
-// files.
+// The mistakes in programs and the damaged files that a checkpoint refuses, and the
+// messages.
 
 #include <filesystem>
 #include <functional>

@@ -1,4 +1,4 @@
-// Compressed gradients: what is lost, what is not, and how many bytes are sent.
+// Compressed gradients: what is lost, what is kept, and how many bytes are sent.
 
 #include <cmath>
 #include <functional>
@@ -29,7 +29,7 @@ RunReport on_ranks(int ranks, const std::function<void(Rank&)>& program,
     sim::ClusterOptions options;
     options.ranks = ranks;
     options.check = check;
-    options.workers = 1;  // ranks write what they find into one place
+    options.workers = 1;  // ranks write results into one place
     return sim::make_cluster(options)->run(program);
 }
 
@@ -40,7 +40,7 @@ std::int64_t bytes_sent(const RunReport& report) {
     return bytes;
 }
 
-/// A parameter with given gradients: each rank has its own terms.
+/// A parameter for given gradients. Each rank has different terms.
 std::unique_ptr<Parameter> parameter_of(Rank& rank, const std::string& name, Shape shape,
                                         DType dtype = DType::f64) {
     auto parameter = std::make_unique<Parameter>(
@@ -61,7 +61,7 @@ constexpr std::int64_t kLength = 6;
 constexpr std::int64_t kSequences = 4;  // in a micro-batch
 constexpr int kMicroBatches = 12;       // in a step, over all ranks
 
-/// Texts with something to learn: a token nearly always has the same successor.
+/// Texts with something to learn: a token nearly always has the same next token.
 MicroBatch batch_of(Device& device, int step, int index) {
     HostTensor tokens({kLength + 1, kSequences}, DType::i32);
     const HostTensor first =
@@ -79,7 +79,7 @@ MicroBatch batch_of(Device& device, int step, int index) {
 struct Training {
     DType dtype = DType::f64;
     int steps = 12;
-    std::vector<int> micro_batches{};  ///< on each rank; 12 in all
+    std::vector<int> micro_batches{};  ///< on each rank; together 12
     double rate = 0.3;
 };
 
@@ -130,7 +130,7 @@ Sync rounded(Device& device, Communicator& replicas, std::vector<Parameter*> par
     return std::make_unique<RoundedAllReduce>(device, replicas, std::move(parameters));
 }
 
-/// Returns the refusal that two ranks get, each with a parameter of this type.
+/// Returns the message that two ranks get. Each has a parameter of this type.
 std::string refusal_of(const MakeSync& make_sync, DType dtype, bool declared) {
     std::string refused;
     on_ranks(
@@ -149,13 +149,13 @@ std::string refusal_of(const MakeSync& make_sync, DType dtype, bool declared) {
 
 constexpr double kHalfStep = Bf16::kEpsilon / 2;
 
-/// The errors of the sums that arrive.
+/// The errors of the sums that the ranks get.
 struct Off {
     double of_bound = 0;  ///< the largest, as a fraction of the bound
     double of_sum = 0;    ///< the largest, as a fraction of the sum
 };
 
-/// Measures the sums of the ranks' normal terms, or of their absolute values.
+/// Measures sums of the ranks' normal terms; if `positive`, of the terms' magnitudes.
 Off rounded_sums(int ranks, DType dtype, bool positive) {
     const Shape shape{7, 31};
     const auto terms_of = [&](int rank) {
@@ -203,15 +203,15 @@ TEST_CASE("Sums sent in bf16 are within one rounding per rank of all terms",
     const Off positive = rounded_sums(ranks, dtype, true);
     CHECK(normal.of_bound <= 1);
     CHECK(positive.of_bound <= 1);
-    // The roundings add up: the error is larger than that of one rounding.
+    // The roundings add up, so the error is larger than that of one rounding.
     if (ranks >= 3) CHECK(positive.of_sum > kHalfStep);
-    // The sums are rounded: a result in f32 would be far better.
+    // The sums are rounded; a result in f32 would be far more exact.
     CHECK(positive.of_sum > kHalfStep / 4);
 }
 
 TEST_CASE("A small term may vanish, depending on its place in the buffer",
           "[parallel][sim][bf16]") {
-    // Rank 0 has 1, the others 2^-9: the sum, 1 + 2^-7, is a number of bf16.
+    // Rank 0 has 1, the other ranks 2^-9. The sum, 1 + 2^-7, is exact in bf16.
     constexpr double kSmall = 0x1p-9, kAll = 1 + 4 * kSmall;
     HostTensor arrived;
     on_ranks(5, [&](Rank& rank) {
@@ -224,7 +224,7 @@ TEST_CASE("A small term may vanish, depending on its place in the buffer",
         arrived = rank.device().peek(parameter->gradient);
     });
     // The sum of element r begins on rank r + 1. Element 0 begins with a small term and
-    // gets the 1 last. Element 4 begins with the 1, and the small terms change nothing.
+    // adds the 1 last. Element 4 begins with the 1, so small terms change nothing.
     const std::vector<float> expected{kAll, kAll, 1, 1, 1};
     CHECK(arrived == HostTensor::of<float>({5}, expected));
 }
@@ -348,14 +348,14 @@ HostTensor low_rank(std::int64_t rank, const std::string& name) {
 /// Returns a rank's terms of a gradient in a step.
 using Terms = std::function<HostTensor(int rank, int step)>;
 
-/// The history of one matrix: its gradients as given and as applied, and what each rank
+/// The history of one matrix: its gradients, the applied gradients, and what each rank
 /// kept for later.
 struct Course {
     std::vector<std::vector<HostTensor>> given;   ///< by step and rank
     std::vector<HostTensor> applied;              ///< by step
     std::vector<std::vector<HostTensor>> errors;  ///< by step and rank, after the step
 
-    /// Returns the sum of all ranks' M of a step.
+    /// Returns the sum of all ranks' M (terms and kept error) in a step.
     HostTensor sum_of_m(std::size_t step) const {
         std::vector<HostTensor> all = given[step];
         if (step > 0)
@@ -413,8 +413,8 @@ TEST_CASE("A sum of gradients of rank r passes through r columns unchanged",
     const int ranks = GENERATE(1, 2, 3, 4);
     const std::int64_t r = GENERATE(1, 2, 4);
     CAPTURE(ranks, r);
-    // Each step has another sum: some are of lower rank, and one is zero. The ranks'
-    // terms are full matrices; what exceeds the sum cancels out.
+    // Each step has a different sum. Some sums have a lower rank, and one is zero. The
+    // ranks' terms are full matrices; all except the sum cancels.
     const std::vector<std::int64_t> rank_in{r, r, 0, r, 1, r};
     const auto sum_in = [&](int step) {
         const std::int64_t rank = rank_in[static_cast<std::size_t>(step)];
@@ -435,7 +435,7 @@ TEST_CASE("A sum of gradients of rank r passes through r columns unchanged",
         const HostTensor off =
             difference_of(course.applied[step], sum_in(static_cast<int>(step)));
         CHECK(std::sqrt(squares_of(off)) <= 1e-11);
-        // What is left out on the ranks adds up to zero.
+        // What the ranks leave out adds up to zero.
         CHECK(std::sqrt(squares_of(sum_of(course.errors[step]))) <= 1e-11);
         if (ranks > 1) CHECK(squares_of(course.errors[step][1]) > 1);
     }
@@ -470,7 +470,7 @@ TEST_CASE("The kept part is no larger than the gradient, on each rank and in tot
         const HostTensor m = course.sum_of_m(step);
         const double all = squares_of(m), sent = squares_of(course.applied[step]),
                      left = squares_of(difference_of(m, course.applied[step]));
-        // This is a projection: what is sent and what is left are orthogonal
+        // Compression is a projection: the sent part and the part left out are orthogonal
         // (Pythagoras).
         CHECK(std::abs(sent + left - all) <= 1e-12 * all);
         CHECK(sent > 0);
@@ -484,7 +484,7 @@ TEST_CASE("The kept part is no larger than the gradient, on each rank and in tot
 
 namespace {
 
-/// A matrix U S V^T with these singular values, and its singular vectors.
+/// A matrix U S V^T with given singular values, and its singular vectors.
 struct Decomposed {
     HostTensor left;   ///< U, (kRows, values)
     HostTensor right;  ///< V, (kColumns, values)
@@ -528,7 +528,7 @@ TEST_CASE("A constant gradient is approximated better in each step", "[parallel]
     const auto r = GENERATE(std::size_t{1}, std::size_t{2}, std::size_t{3});
     constexpr int kSteps = 30;
     const HostTensor matrix = decomposed(kValues).matrix;
-    // Only two ranks' terms: what was left out in earlier steps is set to 0.
+    // The terms of only two ranks. What earlier steps left out is set to 0.
     const Course course = course_of(
         2, static_cast<std::int64_t>(r), kSteps,
         [&](int rank, int) {
@@ -547,12 +547,12 @@ TEST_CASE("A constant gradient is approximated better in each step", "[parallel]
         excess.push_back(left / best - 1);
         before = left;
     }
-    // Error feedback requires that a compressor leave at most 1 - delta of all
+    // For error feedback a compressor may leave out at most 1 - delta of the squares
     // (Karimireddy et al. 2019, 1901.09847, assumption A). The best approximation has
     // delta = r / min(n, m).
     CHECK(before <= (1 - static_cast<double>(r) / kColumns) * squares_of(matrix));
     CHECK(excess[0] > 1e-3);
-    // The excess shrinks by the fourth power of a ratio of singular values.
+    // The excess shrinks by the fourth power of the ratio of two singular values.
     const double ratio = std::pow(kValues[r] / kValues[r - 1], 4);
     CHECK(excess[kSteps - 1] <= 1e-12 + 1e4 * std::pow(ratio, kSteps - 1));
 }
@@ -561,14 +561,14 @@ TEST_CASE("The first step's approximation follows from the initial numbers of Q"
     const Decomposed made = decomposed(kValues);
     const Course course = course_of(1, 1, 1, [&](int, int) { return made.matrix; });
     const double left = squares_of(difference_of(made.matrix, course.applied[0]));
-    // The part of Q along each right singular vector.
+    // The component of Q along each right singular vector.
     const RandomStream stream(0, "q/w");
     std::vector<double> along(kValues.size());
     for (std::size_t j = 0; j < along.size(); ++j)
         for (std::int64_t i = 0; i < kColumns; ++i)
             along[j] += stream.normal(static_cast<std::uint64_t>(i)) *
                         made.right.at(i * std::ssize(along) + static_cast<int>(j));
-    // P is the sum of s_j along_j u_j, scaled to length 1. M^T P is sent.
+    // P is the sum of s_j along_j u_j, scaled to length 1. The ranks send M^T P.
     double length = 0, sent = 0, bound = squares_from(kValues, 1);
     for (std::size_t j = 0; j < along.size(); ++j) {
         const double part = std::pow(kValues[j] * along[j], 2);
@@ -588,8 +588,8 @@ TEST_CASE("A compressed step sends the formula's bytes", "[parallel][sim]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t e = bytes_of(dtype);
     CAPTURE(ranks, r);
-    // r (n + m) < n m is true for the first matrix with all r, for the second unless r =
-    // 4, and never for the others.
+    // r (n + m) < n m is true for the first matrix with all r, and for the second matrix
+    // except with r = 4. It is false for the other matrices.
     const std::vector<Shape> shapes{{20, 31}, {9, 7}, {4, 1}, {13}, {2, 2}};
     const RunReport report = on_ranks(ranks, [&](Rank& rank) {
         std::vector<std::unique_ptr<Parameter>> owned;
@@ -604,7 +604,7 @@ TEST_CASE("A compressed step sends the formula's bytes", "[parallel][sim]") {
         for (Parameter* parameter : parameters)
             set_gradient(*parameter, normal_values(parameter->shape(), "terms"));
         sync.finish();
-        // A gradient that is sent whole is the exact sum.
+        // A gradient that is sent without compression is the exact sum.
         const HostTensor vector = rank.device().peek(parameters[3]->gradient);
         const HostTensor terms = normal_values({13}, "terms").as(dtype);
         for (std::int64_t i = 0; i < 13; ++i)
@@ -614,7 +614,7 @@ TEST_CASE("A compressed step sends the formula's bytes", "[parallel][sim]") {
     elements += r == 4 ? 63 : r * (9 + 7);
     CHECK(bytes_sent(report) == e * elements * 2 * (ranks - 1));
     const MemoryReport& memory = report.ranks[0].memory;
-    const std::int64_t small = r == 4 ? 0 : 1;  // the second matrix is sent as factors
+    const std::int64_t small = r == 4 ? 0 : 1;  // matrix 2 has factors
     CHECK(memory.peak_of(MemoryCategory::optimizer) ==
           e * (620 + r * 31 + small * (63 + r * 7)));
     CHECK(memory.peak_of(MemoryCategory::communication) ==
@@ -640,7 +640,7 @@ TEST_CASE("Ranks with shares of a batch, of any size, train as one device with a
 
 namespace {
 
-/// PowerSGD that forgets what it left out.
+/// PowerSGD that forgets what it leaves out.
 class WithoutErrorFeedback : public PowerSgd {
   public:
     WithoutErrorFeedback(Device& device, Communicator& replicas,
@@ -675,7 +675,7 @@ TEST_CASE("A GPT learns nearly as well by compressed gradients as by whole ones"
     CHECK(whole.losses.back() < 0.1 * whole.losses.front());
     struct Compressed {
         std::int64_t r;
-        double loss, loss_without;  ///< at the end, relative to whole gradients
+        double loss, loss_without;  ///< at the end; 1 is the loss of whole gradients
     };
     for (const Compressed& expected : {Compressed{2, 1.2, 5}, Compressed{4, 1.1, 2}}) {
         const std::int64_t r = expected.r;
@@ -685,7 +685,7 @@ TEST_CASE("A GPT learns nearly as well by compressed gradients as by whole ones"
         const Trained uncorrected = train(training, without_error_feedback(r));
         CHECK(uncorrected.losses.back() >= expected.loss_without * whole.losses.back());
 
-        // Each of three ranks sends 4/3 of all that is reduced, in each step.
+        // In each step, each of three ranks sends 4/3 of all reduced bytes.
         std::int64_t bytes = 0;
         for (const auto& [name, value] : whole.report.ranks[0].kept) {
             const std::int64_t n = value.shape().matrix_rows(),
@@ -729,7 +729,7 @@ TEST_CASE("A rank's error does not collect its difference from the other ranks",
             normal_values({kRows, kColumns}, fmt::format("sum in {}", step));
         return rank == 0 ? apart : difference_of(sum, apart);
     });
-    // If each rank took away only half of what was applied, its error would grow by about
+    // If each rank subtracted only half of the applied sum, its error would grow by about
     // `apart` in each step.
     const double kept = std::sqrt(squares_of(course.errors.back()[0]));
     CHECK(kept <= 0.1 * kSteps * std::sqrt(squares_of(apart)));
@@ -761,7 +761,7 @@ TEST_CASE("Compressed training has the same bits on any number of workers",
 
 TEST_CASE("Compression works with tensor parallelism: replicas stay equal",
           "[parallel][sim]") {
-    // With sequence parallelism the norms' gradients are sums over tp, too.
+    // With sequence parallelism the gradients of the norms are also summed over tp.
     const bool factors = GENERATE(false, true);
     const MakeSync make_sync = factors ? power_sgd(2) : MakeSync(rounded);
     std::vector<double> losses(25);
@@ -793,8 +793,7 @@ TEST_CASE("Compression works with tensor parallelism: replicas stay equal",
 
 namespace {
 
-/// Returns the message of the mistake that full checking finds in two steps of
-/// compression.
+/// Returns the message of the mistake that full checking finds in two compressed steps.
 std::string found_in(std::uint64_t seed_of_rank_1, const AfterStep& after) {
     return message_of<FaultError>([&] {
         on_ranks(3, [&](Rank& rank) {

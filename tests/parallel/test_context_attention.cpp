@@ -1,4 +1,4 @@
-// Attention over tokens that ranks shard, by every method, compared with one device.
+// Compares attention with sharded tokens, by every method, with one device.
 
 #include <algorithm>
 #include <cmath>
@@ -19,12 +19,12 @@ constexpr std::int64_t kBatch = 2;
 constexpr TokenOrder kOrders[] = {TokenOrder::contiguous, TokenOrder::striped,
                                   TokenOrder::zigzag};
 
-/// Tokens and heads that 1, 2, 3, 4 and 8 ranks all divide.
+/// Returns a problem whose tokens and heads are divisible by 1, 2, 3, 4 and 8 ranks.
 Problem problem(bool causal, std::int64_t kv_heads = 0, DType dtype = DType::f64) {
     return {48, kBatch, {24, causal, kv_heads}, kWidth, dtype};
 }
 
-/// Returns the largest |score| of a token and one that it sees, without grouped queries.
+/// Returns the largest |score| of two tokens if one sees the other. All heads have keys.
 double largest_score(const Problem& problem) {
     const HostTensor x = problem.x();
     double largest = 0;
@@ -97,8 +97,8 @@ TEST_CASE("Every method handles scores up to 60", "[parallel][sim]") {
     check_alike(attend_shared(given, 4, method, TokenOrder::zigzag), alone);
     given.dtype = DType::f32;
     const Outcome single = attend_shared(given, 4, method, TokenOrder::zigzag);
-    // The error of a score of 60 is 60 epsilon, and so is its exponential's relative
-    // error.
+    // A score of 60 has an error of 60 epsilon. This is the relative error of the score's
+    // exponential.
     check_alike(single, attend_alone(given), 4 * 60 * 1.2e-7);
 }
 

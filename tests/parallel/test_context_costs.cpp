@@ -1,5 +1,5 @@
-// The costs of attention over sharded tokens: bytes, messages, work and time, compared
-// with the formulas in the methods' headers and in their papers.
+// Compares bytes, messages, work and time of attention with sharded tokens with the
+// formulas in the methods' headers and papers.
 
 #include <algorithm>
 #include <cmath>
@@ -42,8 +42,8 @@ Sent sent_in(const RunReport& report, DType dtype) {
     return {first.bytes_sent() / bytes_of(dtype), first.messages_sent()};
 }
 
-/// Returns the scores that each rank's forward computed, for one head of one sequence:
-/// its flops without those of finish_attention, divided by 4 width + kAttend.
+/// Returns how many scores of one head of one sequence each rank's forward computed: its
+/// flops, without those of finish_attention, divided by 4 width + kFlopsOfPair.
 std::vector<std::int64_t> scores_made(const Problem& problem, const RunReport& report) {
     const auto ranks = static_cast<std::int64_t>(report.ranks.size());
     const std::int64_t heads = problem.batch * problem.sizes.heads;
@@ -67,7 +67,7 @@ TEST_CASE("Ranks send what the methods' formulas say, forward and backward",
           "[parallel][sim]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
     const DType dtype = GENERATE(DType::f32, DType::f64);
-    const std::int64_t heads = GENERATE(24, 48);  // of queries, with 24 of keys
+    const std::int64_t heads = GENERATE(24, 48);  // of queries; keys have 24
     const bool numbers = GENERATE(false, true);
     const Problem problem{48, 2, {heads, true, 24}, 2, dtype};
     for (const int ranks : kWays) {
@@ -102,8 +102,8 @@ TEST_CASE("The formulas equal the papers' figures", "[parallel]") {
     CHECK(forward(keys_then_values) == Sent{kOwn * 2 * 3, 6});
     CHECK(forward(keys_then_values) + backward(keys_then_values) ==
           Sent{kOwn * 8 * 3, 6 + 2 * 3 + 2 * 2 * 3});
-    // Keys and values in one message; backward sends them again, and their gradients back
-    // to their ranks.
+    // Keys and values are in one message. Backward sends them again, and sends their
+    // gradients back to their ranks.
     const ContextMethod together = ContextMethod::ring_attention;
     CHECK(forward(together) == Sent{kOwn * 2 * 3, 3});
     CHECK(backward(together) == Sent{kOwn * 2 * 3 + kOwn * 2 * 4, 3 + 4});
@@ -112,7 +112,7 @@ TEST_CASE("The formulas equal the papers' figures", "[parallel]") {
     // Jacobs et al. 2023, section 3.2: 4 N h/P, without the part that a rank keeps.
     CHECK(forward(ContextMethod::ulysses) == Sent{4 * kOwn * 3 / 4, 6});
     CHECK(backward(ContextMethod::ulysses) == Sent{4 * kOwn * 3 / 4, 6});
-    // Li et al., section 3.2.2: the same amount as Megatron's layer sends.
+    // Li et al., section 3.2.2: Megatron's layer sends the same amount.
     CHECK(tensor_parallel_elements(shape) == kOwn * 8 * 3);
 }
 
@@ -151,7 +151,7 @@ TEST_CASE("Zigzag order gives every rank the same causal work", "[parallel][sim]
         const Problem problem{48, 2, {4, true}, 3, DType::f32};
         const RunReport report = attend_zeros(problem, method, TokenOrder::zigzag,
                                               Passes::forward, shapes_only(ranks));
-        // A causal head has s(s+1)/2 scores in all.
+        // All ranks together compute s(s+1)/2 scores of a causal head.
         for (const std::int64_t scores : scores_made(problem, report))
             CHECK(scores == 48 * 49 / 2 / ranks);
         const RunReport both = attend_zeros(problem, method, TokenOrder::zigzag,
@@ -187,7 +187,7 @@ TEST_CASE("Contiguous order gives rank r the causal work of r + 1/2 blocks",
         const std::vector<std::int64_t> scores =
             scores_made(problem, attend_zeros(problem, method, TokenOrder::contiguous,
                                               Passes::forward, shapes_only(ranks)));
-        // A token also sees itself, so each row has half a token more than half a block.
+        // A token also sees itself, so its row has half a token more than half a block.
         for (std::size_t rank = 0; rank < scores.size(); ++rank)
             CHECK(scores[rank] ==
                   static_cast<std::int64_t>(rank) * kBlock + kBlock / 2 + kShare / 2);

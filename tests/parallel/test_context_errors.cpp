@@ -1,4 +1,4 @@
-// Mistakes that a student may make with sharded tokens, and the message for each.
+// Mistakes that students may make with sharded tokens, and their messages.
 
 #include "src/core/require.hpp"
 #include "src/nn/gpt.hpp"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kWidth = 3;
 
-/// What a rank brings to attention.
+/// A rank's arguments of attention.
 struct Brought {
     std::int64_t tokens = 4;
     AttentionSizes sizes{4, true};
@@ -21,7 +21,7 @@ struct Brought {
     TokenOrder order = TokenOrder::contiguous;
 };
 
-/// Forward and backward of what each rank brings.
+/// Runs forward and backward with each rank's arguments.
 void attend(ContextMethod method, int ranks,
             const std::function<Brought(int rank)>& brought) {
     classroom(ranks)->run([&](Rank& rank) {
@@ -58,7 +58,7 @@ TEST_CASE("Sequences that cannot be sharded equally are refused", "[parallel][er
                     "positive multiple of 4"));
     CHECK_THAT(dealing(0, 4, TokenOrder::contiguous),
                says("a sequence of 0 tokens cannot be sharded over 4 ranks"));
-    // Each of four ranks would get three tokens, which cannot be two equal stretches.
+    // Each of four ranks would get three tokens. Two equal stretches are not possible.
     CHECK_THAT(dealing(12, 4, TokenOrder::zigzag),
                says("12 tokens cannot be sharded over 4 ranks in zigzag order; a "
                     "positive multiple of 8"));
@@ -71,7 +71,7 @@ TEST_CASE("Odd shares in zigzag order are refused by every method",
     odd.tokens = 3;
     odd.order = TokenOrder::zigzag;
     CAPTURE(name_of(method));
-    // With Ulysses a device has all tokens of some heads, so the message names the
+    // With Ulysses a device has some heads of all tokens, so the message names the
     // sequence.
     CHECK_THAT(refusal_of(method, 2, odd),
                says(method == ContextMethod::ulysses
@@ -190,7 +190,7 @@ TEST_CASE("Different numbers of tokens on two ranks are reported with both lines
     } catch (const FaultError& fault) {
         found = fault.diagnosis();
     }
-    // A hop of a ring is a message between ranks; the other methods use collectives.
+    // Rings send messages between two ranks; the other methods use collectives.
     const bool ring = method == ContextMethod::ring_self_attention ||
                       method == ContextMethod::ring_attention;
     CAPTURE(name_of(method), found.text());

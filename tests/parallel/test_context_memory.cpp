@@ -1,4 +1,4 @@
-// The memory of attention over sharded tokens, from the ledger, and the longest sequence
+// The memory of attention with sharded tokens, from the ledger. Also the longest sequence
 // that fits.
 
 #include <utility>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kBatch = 2, kHeads = 8, kKeyHeads = 4, kWidth = 3;
 
-/// Returns a rank's peak in elements of f32, for forward only or with backward.
+/// Returns a rank's peak in elements of f32, of forward only or of both passes.
 std::int64_t peak(ContextMethod method, int ranks, std::int64_t tokens, Passes passes) {
     const Problem problem{tokens, kBatch, {kHeads, true, kKeyHeads}, kWidth, DType::f32};
     const RunReport report =
@@ -23,7 +23,7 @@ std::int64_t peak(ContextMethod method, int ranks, std::int64_t tokens, Passes p
     return report.ranks.front().memory.peak / bytes_of(DType::f32);
 }
 
-/// The sizes that follow from a rank's share of the tokens, in elements.
+/// The sizes, in elements, that follow from a rank's share of the tokens.
 struct Shares {
     std::int64_t share;
     std::int64_t y = share * kBatch * kHeads * kWidth;
@@ -46,9 +46,9 @@ TEST_CASE("Ring Self-Attention holds s^2/N scores twice, or backward three times
         return (at(3 * s) - 2 * at(2 * s) + at(s)) / 2;
     };
     CAPTURE(ranks);
-    // The scores and their softmax.
+    // The square terms are the scores and their softmax.
     CHECK(with_square(Passes::forward) == 2 * all);
-    // In backward: the softmax, its gradient and the scores' gradient.
+    // In backward they are the softmax, its gradient and the gradient of the scores.
     CHECK(with_square(Passes::both) == 3 * all);
 }
 
@@ -76,7 +76,7 @@ TEST_CASE(
         CHECK(peak(ContextMethod::gather, ranks, std::int64_t{96} * ranks,
                    Passes::forward) ==
               held.x + held.y + 2 * held.rows + held.block + all);
-        // x, dx, y, dy, log_sum_exp; also the result of reduce_scatter.
+        // x, dx, y, dy and log_sum_exp; also the result of reduce_scatter.
         CHECK(
             peak(ContextMethod::gather, ranks, std::int64_t{96} * ranks, Passes::both) ==
             2 * held.x + 2 * held.y + held.rows + 2 * all + held.block);
@@ -90,9 +90,9 @@ TEST_CASE("A ring holds two blocks of keys and values, and three of gradients",
         CAPTURE(ranks);
         CHECK(peak(ContextMethod::ring_attention, ranks, std::int64_t{96} * ranks,
                    Passes::forward) == held.x + held.y + 2 * held.rows + 2 * held.block);
-        // x, dx, y, dy, log_sum_exp, dy_y; this block and the next, this block's
-        // gradient, the last block's gradient that is being sent, and the arriving one
-        // for this block.
+        // x, dx, y, dy, log_sum_exp, dy_y; this block and the next; this block's own
+        // gradient, its arriving gradient, and the gradient of the last block, which is
+        // being sent.
         CHECK(peak(ContextMethod::ring_attention, ranks, std::int64_t{96} * ranks,
                    Passes::both) ==
               2 * held.x + 2 * held.y + 2 * held.rows + 5 * held.block);
@@ -131,7 +131,7 @@ bool fits(ContextMethod method, std::int64_t share, bool numbers) {
     return true;
 }
 
-/// Returns the longest share that fits, by bisection over runs of shapes only.
+/// Returns the longest share that fits. Uses bisection, in runs without numbers.
 std::int64_t longest_share(ContextMethod method) {
     std::int64_t fitting = 0, too_long = kCapacity;
     while (too_long - fitting > 1) {
@@ -151,7 +151,7 @@ TEST_CASE("The longest sequence that fits is found from shapes, and fits with nu
     CHECK(fits(method, longest, /*numbers=*/true));
     CHECK_FALSE(fits(method, longest + 1, /*numbers=*/true));
     if (method == ContextMethod::ring_self_attention) return;
-    // If memory is proportional to tokens, the bytes of a token say how many fit.
+    // If memory is proportional to tokens, a token's bytes tell how many tokens fit.
     const std::int64_t bytes_of_token =
         peak(method, kRanks, kRanks, Passes::both) * bytes_of(DType::f32);
     CHECK(longest == kCapacity / bytes_of_token);

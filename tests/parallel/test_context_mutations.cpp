@@ -1,5 +1,5 @@
-// Mistakes with sharded tokens that give no error in training. The comparison with one
-// device, or the checker, must find each.
+// Mistakes with sharded tokens that raise no error in training. Either the comparison
+// with one device or the checker must find each mistake.
 
 #include <utility>
 #include <vector>
@@ -22,7 +22,7 @@ enum class Mistake {
     hop_too_few,         ///< on all ranks
     hop_too_few_on_one,  ///< on rank 1 only
     no_wait,             ///< attends to blocks that have not arrived
-    no_rescaling,        ///< takes each block's sums relative to its own maxima
+    no_rescaling,        ///< each block's sums stay relative to its own maxima
     local_mask           ///< counts every block's tokens from 0
 };
 
@@ -64,7 +64,7 @@ class ErringForward : public RingAttention {
             arriving.wait();
     }
 
-    /// Adds a block's own y and sum to those of the state.
+    /// Adds y and the sum of one block to those of the state, without rescaling.
     void attend_apart(const OnlineAttention& state, const AttentionHeads& heads,
                       const AttentionOptions& seen) const {
         const OnlineAttention part = device().begin_attention(heads.queries);
@@ -77,8 +77,8 @@ class ErringForward : public RingAttention {
     Mistake mistake_;
 };
 
-/// Ring Attention whose gradients of keys and values take `hops` of the N hops home, and
-/// stay there. With 0 hops, only the rank's own queries contribute.
+/// Ring Attention with a short way home: the gradients of keys and values make `hops` of
+/// N hops and stay there. If `hops` is 0, only the rank's own queries contribute.
 class HopsHome : public RingAttention {
   public:
     HopsHome(Device& device, Communicator& group, const AttentionSizes& sizes,
@@ -131,7 +131,7 @@ TEST_CASE("A wrong ring is far from one device, and a correct one is near",
         GENERATE(TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag);
     const bool causal = GENERATE(false, true);
     const Problem given = problem(causal);
-    // Under cheap checks, because full checks would stop some of these programs.
+    // Checks are cheap, because full checks would stop some of these programs.
     const auto distance = [&](const MakeAttending& make) {
         return difference(attend_by(given, kRanks, order, make, sim::CheckLevel::cheap),
                           attend_alone(given))
@@ -192,7 +192,7 @@ TEST_CASE("The checker names what it finds", "[parallel][sim]") {
         said(Mistake::hop_too_few_on_one, sim::CheckLevel::cheap, Passes::forward);
     CHECK_THAT(fewer, says("F10"));
     CHECK_THAT(fewer, says("rank 1, which has ended without a recv from rank 0"));
-    // A rank whose backward continues after its mistake is named, too.
+    // A rank that continues with backward after its mistake is also named.
     CHECK_THAT(said(Mistake::hop_too_few_on_one, sim::CheckLevel::cheap, Passes::both),
                says("F10"));
 }

@@ -11,8 +11,8 @@ namespace lockstep::test {
 
 namespace {
 
-/// The times of the operations in Ring Attention's forward on a cluster, from the costs
-/// in src/device/device.hpp.
+/// The times of the operations in the forward of Ring Attention, from the costs in
+/// src/device/device.hpp and a cluster's figures.
 struct RingTimes {
     const Problem& problem;
     const ClusterSpec& spec;
@@ -32,14 +32,14 @@ struct RingTimes {
     }
 
     Picoseconds hop() const { return message_time(spec.inside, block_bytes()); }
-    /// Attends to one block, with this many visible scores in each head.
+    /// Attention to one block. Each head sees this many scores.
     Picoseconds attend(std::int64_t scores) const {
         return operation(
             scores * problem.batch * problem.sizes.heads *
                 (4 * problem.width + ops::Attend::kFlopsOfPair),
             bytes(rows() * problem.width) + block_bytes() + 2 * state_bytes());
     }
-    /// x, as these tests make it; the state; the rank's own keys and values.
+    /// The tests' x, the state, and the copy of the rank's own keys and values.
     Picoseconds before() const {
         return operation(0, bytes(share() * problem.batch * problem.columns())) +
                operation(0, bytes(rows() * problem.width)) +
@@ -71,24 +71,24 @@ TEST_CASE("On a fast link Ring Attention takes as long as its arithmetic",
     const RingTimes times{problem, spec, ranks};
     const std::int64_t share = times.share();
     const std::int64_t own = share * (share + 1) / 2, half = share * share / 2;
-    // Each hop is shorter than even the shortest computation that overlaps with it.
+    // Each hop is shorter than the shortest computation that overlaps with it.
     REQUIRE(times.hop() < times.attend(half));
-    // The rest does not overlap with any hop.
+    // Everything else overlaps with no hop.
     const Picoseconds rest = times.before() + times.after();
     if (!causal) {
         CHECK(times.forward(TokenOrder::contiguous) ==
               rest + ranks * times.attend(share * share));
         return;
     }
-    // The last rank sees all blocks, but only half of its own.
+    // The last rank sees all blocks whole, except half of its own block.
     const Picoseconds contiguous =
         rest + times.attend(own) + (ranks - 1) * times.attend(share * share);
     const Picoseconds zigzag =
         rest + times.attend(own) + (ranks - 1) * times.attend(half);
     CHECK(times.forward(TokenOrder::contiguous) == contiguous);
     CHECK(times.forward(TokenOrder::zigzag) == zigzag);
-    // N - 1/2 blocks against N/2 give (2N-1)/N, which is below 2. Both orders also take
-    // some time outside of their blocks.
+    // N - 1/2 blocks against N/2 blocks give the ratio (2N-1)/N, which is below 2. Both
+    // orders also take some time outside of their blocks.
     const double overhead =
         static_cast<double>(zigzag - ranks * times.attend(half) +
                             ranks * picoseconds(spec.launch_seconds)) /
@@ -108,7 +108,7 @@ TEST_CASE("On a slow link Ring Attention takes as long as its messages",
     const RingTimes times{problem, spec, ranks};
     const std::int64_t share = times.share();
     REQUIRE(times.attend(share * share) < times.hop());
-    // The hops come one after another, then the last block's attention without a hop.
+    // The hops follow one another. After them comes the last block's attention.
     const std::int64_t last = causal ? share * share / 2 : share * share;
     CHECK(times.forward(TokenOrder::zigzag) == times.before() +
                                                    (ranks - 1) * times.hop() +

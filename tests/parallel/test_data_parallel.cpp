@@ -75,7 +75,7 @@ RunReport whole_batch() {
     });
 }
 
-/// Each rank takes its chunk of the rows in two micro-batches, if it has two rows.
+/// Returns a rank's chunk of rows in two micro-batches, or in one if it has one row.
 std::vector<MicroBatch> own_parts(Rank& rank) {
     const Chunk mine = chunk(kRows, rank.size(), rank.index());
     std::vector<MicroBatch> parts;
@@ -127,13 +127,13 @@ TEST_CASE("accumulation holds the activations of one micro-batch", "[sim][parall
     };
     const std::int64_t whole = activations(1);
     const std::int64_t thirds = activations(3);
-    // All but a few scalars (the losses) shrink to a third.
+    // Everything except a few scalars (the losses) shrinks to a third.
     CHECK(thirds < whole / 3 + 64);
     CHECK(thirds > whole / 4);
 }
 
 // Mutations: each leaves out or doubles something. Both the comparison above and the
-// checker must find it.
+// checker must find each mutation.
 
 TEST_CASE("without its all-reduce the replicas drift apart", "[sim][parallel]") {
     const RunReport drifting = train(4, [](Rank& rank, Module& model) {

@@ -1,4 +1,4 @@
-// Compares bytes, messages and virtual time of the forms of data parallelism with
+// Compares bytes, messages and virtual time of all forms of data parallelism with
 // formulas.
 
 #include <functional>
@@ -60,14 +60,14 @@ RunReport run_on(int ranks, const Program& program,
     return sim::make_cluster(options)->run(program);
 }
 
-/// Returns a worker's micro-batch, the only one of its step.
+/// Returns the only micro-batch that a worker has in a step.
 std::vector<MicroBatch> rows_for(Device& device, int workers, std::int64_t rows = kRows,
                                  std::int64_t width = kWidth) {
     return {{device.empty({rows, width}, DType::f64),
              device.empty({rows, width}, DType::f64), 1.0 / workers}};
 }
 
-/// One step of `workers` with ShardedServer. The first ranks serve: with `beside` they
+/// One step of `workers` with ShardedServer. The first ranks serve; if `dedicated`, they
 /// are extra ranks, otherwise they are workers, too.
 RunReport sharded_step(int servers, int workers, bool dedicated, ServerPlan plan = {}) {
     return run_on(workers + (dedicated ? servers : 0), [&](Rank& rank) {
@@ -136,7 +136,7 @@ TEST_CASE("A central server's link carries all workers' gradients and values",
             CHECK(report.ranks[worker].bytes_sent() == kBytes);
             CHECK(bytes_received(report.ranks[worker]) == kBytes);
         }
-        // One message after another: n up, n down.
+        // The messages follow one another: n up, then n down.
         CHECK(report.makespan() == message(kBytes) * 2 * workers);
     }
 }
@@ -177,7 +177,7 @@ TEST_CASE("Separate servers share the load", "[parallel][costs]") {
         CHECK(report.ranks[rank].bytes_sent() == bytes);
         CHECK(bytes_received(report.ranks[rank]) == bytes);
     }
-    // Each server's messages come one after another, and none of them waits for a link.
+    // The messages of each server follow one another, and none waits for a link.
     CHECK(report.makespan() == message(kBytes / servers) * 2 * kWorkers);
 }
 
@@ -218,8 +218,8 @@ TEST_CASE("Pushes and answers layer by layer overlap with backward",
 
 TEST_CASE("Whole parameters are distributed by their bytes, not by their number",
           "[parallel][costs]") {
-    // 8 small parameters and a large one: by number, the server with the large one has 4
-    // more.
+    // 8 small parameters and a large one. Distributed by number, the server with the
+    // large parameter would get 4 small ones, too.
     const RunReport report = run_on(3, [](Rank& rank) {
         Device& device = rank.device();
         Sequential model;
@@ -281,7 +281,7 @@ TEST_CASE("One process with many devices sends the formula's bytes",
         one_process_step(device, rank.world(), *model, mean_squared_error, all,
                          *optimizer);
     });
-    const std::int64_t others = (ranks - 1) * kRows * kWidth * 8;  // inputs, or outputs
+    const std::int64_t others = (ranks - 1) * kRows * kWidth * 8;  // of inputs or outputs
     const std::int64_t values = ranks > 1 ? kBytes : 0;
     CHECK(report.ranks[0].bytes_sent() == batches * (values + 2 * others));
     CHECK(bytes_received(report.ranks[0]) == batches * (values + others));
@@ -309,7 +309,7 @@ TEST_CASE("The main device of one process holds more than the others",
         CHECK(report.ranks[0].memory.peak - report.ranks[rank].memory.peak >=
               kBytes + 4 * kBatch);
         CHECK(report.ranks[rank].memory.peak == report.ranks[1].memory.peak);
-        // Rank 0 computes what the others do, and also the loss and the step.
+        // Rank 0 computes what the other ranks compute, and also the loss and the step.
         CHECK(report.ranks[rank].time.compute <= report.ranks[0].time.compute);
     }
 }

@@ -1,4 +1,4 @@
-// Each synchronous form of data parallelism trains as one device does.
+// Each synchronous form of data parallelism must train as one device does.
 
 #include <functional>
 #include <numeric>
@@ -28,16 +28,16 @@ struct Sizes {
     int steps = 1;
 };
 
-/// Trains on one rank; keeps the losses of its rows, and the parameters that it updates.
+/// Trains one rank. Keeps the losses of its rows and the parameters that it updates.
 using TrainRank = std::function<void(Rank&, const RowTask&, const Sizes&)>;
 
 struct Form {
     std::string name;
     TrainRank train;
-    int servers = 0;  ///< the first ranks, if they only serve
+    int servers = 0;  ///< the first ranks, if they do not train
 };
 
-/// A worker, with what it trains with; `place` is its place among the workers.
+/// A worker and its tools for training; `place` is its place among the workers.
 struct Worker {
     int place;
     Module& model;
@@ -59,7 +59,7 @@ std::unique_ptr<Module> model_of(Rank& rank, const RowTask& task) {
     return task.make_model({rank.device(), DType::f64, 1, ""});
 }
 
-/// A form whose ranks are all replicas, given its sync.
+/// A form in which all ranks are replicas; `make` returns the strategy.
 TrainRank replicas(const std::function<std::unique_ptr<GradientSync>(
                        Rank&, const std::vector<Parameter*>&)>& make) {
     return [make](Rank& rank, const RowTask& task, const Sizes& sizes) {
@@ -94,7 +94,7 @@ void central_server(Rank& rank, const RowTask& task, const Sizes& sizes) {
     }
 }
 
-/// The first `servers` ranks serve. With `beside`, only the other ranks are workers.
+/// The first `servers` ranks serve. If `dedicated`, only the other ranks are workers.
 TrainRank sharded(int servers, bool dedicated, const ServerPlan& plan) {
     return [=](Rank& rank, const RowTask& task, const Sizes& sizes) {
         ServerPlan mine = plan;
@@ -115,7 +115,7 @@ TrainRank sharded(int servers, bool dedicated, const ServerPlan& plan) {
         for (int step = 0; !sync.works() && step < sizes.steps; ++step)
             sync.serve(*optimizer);
         keep_updated(rank, sync.shards());
-        if (sync.works() && rank.index() == first + 1)  // it has pulled all values
+        if (sync.works() && rank.index() == first + 1)  // a worker has all values
             for (const Parameter* parameter : model->parameters())
                 rank.keep("value/" + parameter->name(), parameter->value);
     };
@@ -224,7 +224,7 @@ TEST_CASE("Each form of data parallelism ends where one device does",
 
 namespace {
 
-/// Returns the refusal that two ranks get if they call this with an MLP.
+/// Returns the message that two ranks get if they run `call` with an MLP.
 std::string refusal(const std::function<void(Rank&, Module&)>& call) {
     std::string refused;
     sim::make_cluster(2)->run([&](Rank& rank) {
@@ -284,7 +284,7 @@ TEST_CASE("Servers refuse an optimizer of other parameters", "[parallel][errors]
 }
 
 TEST_CASE("One process refuses batches that it cannot distribute", "[parallel][errors]") {
-    /// Returns fewer rows than it receives.
+    /// A module that returns fewer rows than its input has.
     class Shorter : public Module {
       public:
         std::vector<Parameter*> parameters() override { return {}; }

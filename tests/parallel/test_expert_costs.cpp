@@ -72,7 +72,7 @@ RunReport run(const Layer& setting) {
     });
 }
 
-/// Returns the number of rows that each rank sends to each rank.
+/// Returns, for each rank, the numbers of rows that it sends to all ranks.
 std::vector<std::vector<std::int64_t>> rows_between(const RunReport& report) {
     const std::size_t ranks = report.ranks.size();
     std::vector<std::vector<std::int64_t>> rows;
@@ -93,7 +93,7 @@ Picoseconds counts_time(const Layer& setting) {
         products_and_messages(), members);
 }
 
-/// Returns the time of a rank's messages of `rows` rows to, or from, each other rank.
+/// Returns the time of messages of `rows` rows from one rank to each other rank.
 Picoseconds messages_time(const Layer& setting, std::int64_t rows) {
     return (setting.ranks - 1) *
            message_time(products_and_messages().inside, rows * kH * kNumber);
@@ -129,7 +129,7 @@ TEST_CASE("Experts' bytes and messages follow from the copies sent there and bac
         CHECK(rank.bytes_sent() ==
               rank.bytes_sent_by("send") + rank.bytes_sent_by("all_to_all"));
         CHECK(rank.messages_sent() == 2 * messages + setting.ranks - 1);
-        // 4 k N h (n - 1) / n numbers, if all experts get equally many.
+        // If all experts get equally many rows, these are 4 k N h (n - 1) / n numbers.
         if (!setting.numbers)
             CHECK(rank.bytes_sent_by("send") == 4 * setting.sizes.experts.gate.chosen *
                                                     kTokens * kH * kNumber *
@@ -163,8 +163,8 @@ TEST_CASE("A layer of experts takes the time of its slowest rank",
           (hot - *std::min_element(rows.begin(), rows.end())) * 6 * kH * inner *
               (setting.trains ? 3 : 1));
     // The slowest rank receives rows from all others, computes, and sends results back.
-    // Backward does the same, and computes the weights' and the gate's gradients
-    // meanwhile.
+    // Backward does the same. Meanwhile it computes the gradients of the weights and the
+    // gate.
     const Picoseconds there = messages_time(setting, hot);
     if (!setting.trains) {
         CHECK(std::abs(report.makespan() - (compute_time(most->flops) +
@@ -172,7 +172,7 @@ TEST_CASE("A layer of experts takes the time of its slowest rank",
         return;
     }
     const std::int64_t weights = 4 * hot * 2 * 3 * kH * inner;
-    // Two products, and the gradient of a softmax of k = 1 numbers, which is added to the
+    // Two products, and the gradient of a softmax of k = 1 numbers. This is added to the
     // gradients of all logits.
     const std::int64_t gate = 2 * kTokens * kH * 4 * 2 + (4 + 1) * kTokens;
     const Picoseconds hidden = std::min(there, compute_time(weights + gate));
@@ -190,7 +190,7 @@ TEST_CASE("The shared expert hides the messages to experts",
     CAPTURE(setting.shared);
     const RunReport both = run(setting);
     const Picoseconds there = messages_time(setting, 2 * kTokens / 4);
-    // The shared expert's products and its SwiGLU; both results are summed at the end.
+    // The shared expert has products and SwiGLU. At the end both results are summed.
     const std::int64_t sum = 2 * kTokens * kH;
     const Picoseconds shared =
         compute_time(both.ranks[0].flops - alone.ranks[0].flops - sum);
@@ -206,14 +206,14 @@ TEST_CASE("The experts of one half hide the messages of the other half",
     setting.sizes.experts.inner = GENERATE(48, 4800);
     setting.sizes.experts.portions = 2;
     const RunReport report = run(setting);
-    const std::int64_t rows = kTokens / 4;  // of one half's copies, to each rank
+    const std::int64_t rows = kTokens / 4;  // of one half's copies, for each rank
     const Picoseconds way = messages_time(setting, rows);
-    // One half: three products, and SwiGLU.
+    // One half: three products and SwiGLU.
     const Picoseconds experts = compute_time(4 * rows * (6 * kH + kTranscendental + 4) *
                                              setting.sizes.experts.inner);
     const Picoseconds rest = compute_time(report.ranks[0].flops) - 2 * experts;
-    // The queue sends both halves there, then both back, while experts compute. The first
-    // half is added up while the second is on its way back.
+    // While experts compute, the queue sends both halves there, then both back. The first
+    // half is added up while the second half returns.
     const Picoseconds first_done = way + experts;
     const Picoseconds first_back = std::max(first_done, 2 * way) + way;
     const Picoseconds second_done = std::max(first_done, 2 * way) + experts;
@@ -224,7 +224,7 @@ TEST_CASE("The experts of one half hide the messages of the other half",
 
 TEST_CASE("Tensor ranks that drop copies send a t-th of them",
           "[parallel][experts][costs]") {
-    // Two ranks along ep, each in a tensor group of two.
+    // Along ep there are two ranks. Each is in a tensor group of two.
     const auto bytes_of = [](bool drop, const std::string& verb) {
         Layer setting;
         setting.sizes = layer_of(4, 2);
@@ -239,13 +239,13 @@ TEST_CASE("Tensor ranks that drop copies send a t-th of them",
         return bytes / 4;
     };
     constexpr std::int64_t kCopies = 2 * kTokens * kH * kNumber;  // of all tokens
-    // Half of them go to the other rank and back, in forward and in backward.
+    // Half of the copies are sent to the other rank and back, in forward and in backward.
     CHECK(bytes_of(false, "send") == 4 * kCopies / 2);
     CHECK(bytes_of(true, "send") == 4 * kCopies / 2 / 2);
-    // The experts' sums, in forward and in backward, over all copies of both ranks …
+    // Without dropping, sums cover all copies of both ranks, in forward and backward.
     CHECK(bytes_of(false, "all_reduce") == 2 * kCopies);
-    // … or copies are gathered before, results are reduced and scattered after, and
-    // tokens are gathered at the end.
+    // With dropping, copies are gathered first, results are then reduced and scattered,
+    // and tokens are gathered at the end.
     CHECK(bytes_of(true, "broadcast") == 2 * kCopies / 2);
     CHECK(bytes_of(true, "reduce") == 2 * kCopies / 2);
     CHECK(bytes_of(true, "all_gather") == kTokens * kH * kNumber + 16 /* of counts */);
@@ -263,13 +263,13 @@ TEST_CASE("In a run of shapes only, ranks drop the same number of copies",
     };
     const RunReport report = run(setting);
     const std::int64_t capacity = expert_capacity(setting.sizes.experts.capacity, kTokens,
-                                                  4);  // of each rank's copies
+                                                  4);  // of copies of each rank
     const std::vector<std::int64_t> rows =
         dealt_by_load(kTokens, 4, setting.sizes.experts.load);
     std::int64_t kept = 0;
     for (const std::int64_t count : rows)
         kept += std::min(count, capacity);
-    // The copies that all four ranks send to other ranks: there and back, in forward and
+    // All copies that a rank sends to another rank go there and back, in forward and
     // backward.
     std::int64_t sent = 0;
     for (const RankReport& rank : report.ranks)
@@ -282,13 +282,13 @@ TEST_CASE("The shared expert also hides the messages of portions",
     Layer setting;
     setting.trains = false;
     setting.sizes = layer_of(4, 2);
-    setting.shared = 4000;  // takes longer than sending all copies
+    setting.shared = 4000;  // longer than sending all copies
     const auto time = [&](int portions) {
         setting.sizes.experts.portions = portions;
         return run(setting).makespan() - portions * counts_time(setting);
     };
-    // The products are the same. The first half's way back hides behind the second half's
-    // experts.
+    // The products are the same. While the first half returns, the second half's experts
+    // compute.
     CHECK(time(2) <= time(1) + Picoseconds{1'000'000} *
                                    (setting.ranks - 1) /* latencies, 1 us each */);
 }

@@ -1,4 +1,4 @@
-// Mistakes with experts: each ends in a message, or gives numbers that are far off.
+// Mistakes with experts. Each raises an error or makes numbers far off.
 
 #include <functional>
 #include <numeric>
@@ -19,10 +19,10 @@ namespace {
 
 constexpr int kRanks = 4;
 constexpr int kSteps = 3;
-/// A weight that is off by more than this is not off by rounding.
+/// A weight with a larger error than this is wrong by more than rounding.
 constexpr double kFar = 1e-3;
 
-/// Swaps a rank's first and last rows on their way back.
+/// Swaps the first and last of the rows that a rank returns.
 class SwappedBack : public Delivery {
   public:
     explicit SwappedBack(std::unique_ptr<Delivery> right)
@@ -50,7 +50,7 @@ class SwappedBack : public Delivery {
     std::unique_ptr<Delivery> right_;
 };
 
-/// The right exchange with wrong deliveries.
+/// The right exchange, except that deliveries are wrong.
 class SwappingExchange : public ExpertExchange {
   public:
     explicit SwappingExchange(Mesh& mesh) : right_(exchange_experts(mesh, {"ep"})) {}
@@ -88,7 +88,7 @@ ExpertWorkers changing(const std::function<void(Mesh&, const Tensor& gradient)>&
     return workers;
 }
 
-/// Declares all but experts as replicas, and the gates in the given way or not at all.
+/// Declares all but experts as replicas; declares gates in the given way or not at all.
 ExpertWorkers with_gates(std::optional<Placement::Kind> kind) {
     ExpertWorkers workers{{{"ep", kRanks}}, along_ep};
     workers.declare = [kind](Mesh& mesh, Module& model) {
@@ -110,7 +110,7 @@ ExpertSizes softmax_first() {
     return task;
 }
 
-/// Returns how far the weights are off those of one device.
+/// Returns the difference between the weights and those of one device.
 double off(const ExpertWorkers& workers, const ExpertSizes& task = softmax_first()) {
     const Outcome many = train_experts(task, workers, kSteps);
     const Outcome one =
@@ -142,7 +142,7 @@ TEST_CASE("Gradients of experts are not averaged over other experts' ranks",
     }));
     CHECK_THAT(averaged, says("F26"));
     CHECK_THAT(averaged, says("of ep adds up different parts of mlp.experts."));
-    // Ranks with different experts were declared to have the same experts.
+    // The declaration says that ranks with different experts have the same experts.
     ExpertWorkers plane{{{"dp", 2}, {"ep", 2}}, along_ep};
     plane.declare = [](Mesh& mesh, Module& model) {
         declare_replicas_of(mesh.world(), model);
@@ -163,7 +163,7 @@ TEST_CASE("Drifting gates are named", "[parallel][experts][errors]") {
     const std::string drifted = said(with_gates(Placement::Kind::replicated));
     CHECK_THAT(drifted, says("F23"));
     CHECK_THAT(drifted, says("hold the same mlp.gate.weight"));
-    // Replicas that are not declared are found only when a record is made.
+    // If replicas are not declared, the difference is found only when a record is made.
     CHECK_THAT(said(with_gates({})),
                says("'grad/mlp.gate.weight': ranks 0 and 1 kept different bits"));
 }
@@ -183,7 +183,7 @@ TEST_CASE("Capacities and balance by a rank's own tokens differ from the batch's
 
 TEST_CASE("Tokens that all ranks of a tensor group send count several times",
           "[parallel][experts][errors]") {
-    // The exchange refuses this …
+    // The exchange refuses this mistake.
     classroom(2)->run([](Rank& rank) {
         Mesh mesh(rank.world(), {{"tp", 2}});
         TensorParallel tp(rank.device(), mesh["tp"]);
@@ -193,13 +193,13 @@ TEST_CASE("Tokens that all ranks of a tensor group send count several times",
                    says("each expert would get each token, and its gradient, 2 times; "
                         "leave drop_copies on"));
     });
-    // … and made by hand, it gives the right y, but twice the experts' gradient.
+    // If the mistake is made by hand, y is right, but the experts' gradient is doubled.
     const HostTensor x = normal_values({6, 8}, "x");
     const Task pass = [](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
         ExpertSizes task = small_experts();
         task.shared = 0;
         Mesh mesh(rank.world(), {{"tp", rank.size()}});
-        // The ranks have different experts, and each of them brings all tokens.
+        // The ranks have different experts, but every rank sends all tokens.
         MixtureOfExperts layer({rank.device(), DType::f64, 1, ""}, {task, kExpertHidden},
                                rank.size() > 1 ? exchange_experts(mesh, {"tp"}) : nullptr,
                                nullptr);
@@ -252,7 +252,7 @@ TEST_CASE("Experts without knowledge of their tensor group are refused",
                  "2 times"));
         CHECK_THAT(refusal([&] { exchange_experts(other, {"tp"}, {.tp = &tp}); }),
                    says("the tensor group tp is not a line of this mesh"));
-        // The experts are sharded along another mesh than the one of the replicas.
+        // The experts and the replicas are on different meshes.
         MixtureOfExperts layer(init, {softmax_first(), kExpertHidden},
                                exchange_experts(other, {"tp"}), nullptr);
         CHECK_THAT(

@@ -1,4 +1,4 @@
-// Experts on several ranks train as on one device, and send what the formulas say.
+// Experts on several ranks must train as on one device, and send what the formulas say.
 
 #include <cmath>
 #include <numeric>

@@ -1,5 +1,5 @@
-// Mixtral and DeepSeek-V3 on 256 and 1,024 devices, shapes only: pipelines whose stages
-// shard experts, and replicas with ZeRO-1.
+// Mixtral and DeepSeek-V3 on 256 and 1,024 devices, without numbers: pipelines whose
+// stages shard experts, and replicas with ZeRO-1.
 
 #include <algorithm>
 #include <memory>
@@ -21,7 +21,7 @@ namespace lockstep::test {
 
 namespace {
 
-constexpr std::int64_t kLength = 4096;  // tokens of a micro-batch, one sequence
+constexpr std::int64_t kLength = 4096;  // tokens of a micro-batch; one sequence
 
 struct Layout {
     int pp = 1, dp = 1, ep = 1;
@@ -76,8 +76,8 @@ RunReport step_of(const GptSizes& sizes, const Layout& layout) {
     });
 }
 
-/// Returns the numbers of one replica: each rank's experts, and the rest of each stage
-/// once.
+/// Returns how many numbers one replica has. Counts each rank's experts, and the rest of
+/// each stage once.
 std::int64_t numbers_in(const RunReport& report, const Layout& layout) {
     std::int64_t numbers = 0;
     for (int stage = 0; stage < layout.pp; ++stage)
@@ -91,7 +91,7 @@ std::int64_t numbers_in(const RunReport& report, const Layout& layout) {
     return numbers;
 }
 
-/// Copies go there and back in forward, in the recomputed forward, and in backward.
+/// Copies are sent there and back in forward, in the recomputed forward, and in backward.
 void check_bytes(const GptSizes& sizes, const Layout& layout, const RunReport& report) {
     const PipelinePlan plan(make_schedule("1f1b", {layout.pp, layout.micro_batches, 1}));
     const auto cut = cut_gpt(sizes, plan.schedule());
@@ -115,7 +115,7 @@ void check_bytes(const GptSizes& sizes, const Layout& layout, const RunReport& r
     }
 }
 
-/// Returns a line about the step.
+/// Checks a step and returns a line about it.
 std::string check_step(const char* name, const GptSizes& sizes, const Layout& layout) {
     const RunReport report = step_of(sizes, layout);
     CHECK(numbers_in(report, layout) == sizes.parameters());
@@ -133,12 +133,12 @@ std::string check_step(const char* name, const GptSizes& sizes, const Layout& la
 TEST_CASE("DeepSeek-V3 has 671 billion parameters, and a token uses 37.6 billion",
           "[parallel][experts]") {
     // DeepSeek-AI 2024, 2412.19437, abstract. Without the module for the second token,
-    // the published weights have 671,026,419,200 numbers: these, and a bias for each of
-    // 256 experts in 58 gates, which is no parameter here.
+    // the published weights have 671,026,419,200 numbers. In addition to our parameters
+    // these are a bias for each of 256 experts in 58 gates.
     const GptSizes sizes = deepseek_v3(kLength);
     CHECK(sizes.parameters() == 671'026'404'352);
     CHECK(sizes.active_parameters() == 37'552'282'624);
-    // Without the table of tokens: a token reads only one row of it.
+    // The table of tokens does not count, because a token reads only one of its rows.
     CHECK(sizes.active_parameters() - sizes.vocabulary * sizes.block.hidden ==
           36'625'603'584);
 }

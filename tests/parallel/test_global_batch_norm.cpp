@@ -1,4 +1,4 @@
-// Batch norm over the rows of all ranks, compared with one device that has all rows.
+// Compares batch norm over the rows of all ranks with one device that has all rows.
 
 #include <vector>
 
@@ -20,8 +20,8 @@ namespace {
 constexpr std::int64_t kNormWidth = 7;
 constexpr int kNormPasses = 2;
 
-/// Returns the rows of each rank: unequally many, and none on the second of more than
-/// three.
+/// Returns the number of rows of each rank. The numbers differ; with more than three
+/// ranks, the second rank has none.
 std::vector<std::int64_t> dealt(int ranks) {
     std::vector<std::int64_t> rows;
     rows.reserve(static_cast<std::size_t>(ranks));
@@ -43,7 +43,7 @@ std::unique_ptr<BatchNorm> make_global(const ParameterInit& init, Rank& rank) {
     return std::make_unique<GlobalBatchNorm>(init, rank.world(), kNormWidth);
 }
 
-/// Runs forward and backward on some batches, each rank on its own rows, and keeps the
+/// Runs forward and backward on some batches. Each rank uses its own rows and keeps the
 /// results.
 RunReport run_norm(const std::vector<std::int64_t>& rows, const Make& make) {
     const auto ranks = static_cast<int>(rows.size());
@@ -73,8 +73,8 @@ RunReport run_norm(const std::vector<std::int64_t>& rows, const Make& make) {
     });
 }
 
-/// Returns the largest relative difference between n ranks' joint results and one
-/// device's.
+/// Returns the largest relative difference between the joint results of n ranks and one
+/// device.
 double distance(const RunReport& one, const RunReport& many,
                 const std::vector<std::int64_t>& rows) {
     double worst = 0;
@@ -109,8 +109,8 @@ RunReport alone(const std::vector<std::int64_t>& rows) {
                     });
 }
 
-/// A global batch norm without one of its three all-reduces, counted from 1: it uses its
-/// own rows' sums as the batch's.
+/// A global batch norm without one of its three all-reduces, counted from 1. In its place
+/// it uses the sums of its own rows.
 class Forgetful : public BatchNorm {
   public:
     Forgetful(const ParameterInit& init, Communicator& line, int forgotten)
@@ -178,7 +178,7 @@ TEST_CASE("batch norm over n ranks sends 4 w + 1 numbers twice round the ring",
         bytes += rank.bytes_sent();
         CHECK(rank.messages_sent() == std::int64_t{6} * kNormPasses * (n - 1));
     }
-    // Each rank sends 2 (n-1) / n of them; if n does not divide w, one more or less.
+    // Each rank sends 2 (n-1) / n of the numbers, or differs by one if n does not divide.
     CHECK(bytes == (4 * kNormWidth + 1) * kNormPasses * 2 * (n - 1) * 8);
 }
 
@@ -186,7 +186,7 @@ namespace {
 
 constexpr std::int64_t kFeatures = 4;
 
-/// Returns the rows of each of two ranks; in the second step rank 1 has none.
+/// Returns the number of rows of each of two ranks; in step 1 rank 1 has none.
 std::int64_t rows_in(int step, int rank) {
     return rank == 1 && step == 1 ? 0 : 3;
 }
@@ -252,7 +252,7 @@ TEST_CASE("global batch norm of one rank refuses one row, like batch norm",
           "[sim][parallel][errors]") {
     CHECK_THROWS_WITH(run_norm({1}, make_global),
                       Catch::Matchers::ContainsSubstring("has no variance"));
-    // The two ranks have two rows in all.
+    // The two ranks together have two rows.
     CHECK_NOTHROW(run_norm({1, 1}, make_global));
 }
 

@@ -1,5 +1,4 @@
-// Strategies that complete gradients and update parameters: each trains as one device
-// does.
+// Strategies that complete gradients and update parameters must train as one device does.
 
 #include <cmath>
 #include <functional>
@@ -73,7 +72,7 @@ struct Plan {
     bool optimizer_first = false;  ///< made before the strategy moves the gradients
 };
 
-/// Has masters for parameters in bf16.
+/// Returns an optimizer, which has masters for parameters in bf16.
 std::unique_ptr<Optimizer> optimizer_of(const std::vector<Parameter*>& parameters,
                                         bool adamw) {
     if (adamw) return make_optimizer<AdamW>(parameters, AdamWOptions{});
@@ -189,7 +188,7 @@ TEST_CASE("Buckets send the same bytes as one all-reduce per parameter, in less 
             make_gpt({rank.device(), DType::f64, 1, ""}, sizes)->parameters());
     });
     // Each rank sends 2 (n-1)/n of the gradients. If n does not divide the elements of an
-    // all-reduce, chunks may differ by one.
+    // all-reduce, the sizes of chunks differ by one.
     const std::int64_t bytes = std::int64_t{2} * 3 * 8 * kSteps * elements / 4;
     for (const RunReport* report : {&one_by_one, &buckets, &zero})
         CHECK(std::abs(report->ranks[0].bytes_sent() - bytes) <= bytes / 1000);
@@ -259,8 +258,8 @@ TEST_CASE("Masters step by moved gradients, whether masters or strategy are made
         plan.optimizer_first = optimizer_first;
         CHECK(train_on(2, plan).values == usual.values);
     }
-    // A server's optimizer is always made first. One worker sends the same gradients that
-    // one device has.
+    // A server's optimizer is always made first. A single worker sends one device's
+    // gradients.
     const Trained served = train_served(1, DType::bf16);
     const Trained alone = train_alone(1, true, DType::bf16);
     CHECK(served.values == alone.values);
@@ -344,8 +343,8 @@ TEST_CASE("Clipped gradients have the requested norm, on every device",
 
 namespace {
 
-/// Returns the refusal that two ranks get, each with a model, declared as replicas or
-/// not.
+/// Returns the message that two ranks get. Each has a model; if `declared`, the models
+/// are replicas.
 std::string refusal(bool declared,
                     const std::function<void(Rank&, Module&, Communicator&)>& call) {
     std::string refused = "nothing was refused";
@@ -397,7 +396,7 @@ TEST_CASE("Gradients are added up only once, and only over declared lines",
                      }),
              "Zero1: transformer.wte.weight is not known");
     }
-    // A second declaration changes nothing.
+    // The second declaration changes nothing.
     CHECK(refusal(true, [](Rank& rank, Module& gpt, Communicator&) {
               declare_replicas_of(rank.world(), gpt);
               for (const Parameter* parameter : gpt.parameters())
@@ -416,7 +415,7 @@ TEST_CASE("Buckets refuse a gradient that comes after the last", "[parallel][err
                          for (const MicroBatch& batch : batches_of(device, 0, 0, 2, 2))
                              forward_backward(device, gpt, cross_entropy_loss, batch);
                      } catch (const UsageError&) {
-                         sync.finish();  // finishes what has been started
+                         sync.finish();  // finishes what was started
                          throw;
                      }
                  }),
@@ -595,7 +594,7 @@ TEST_CASE("Gradients are added up along axes whose ranks have data of their own"
             declare_replicas_of(mesh, {"dp"}, *other);
         for (const Parameter* parameter : other->parameters())
             CHECK(parameter->placements.size() == 2);
-        // Gradients of sequence parallelism are already partial along tp.
+        // Under sequence parallelism, gradients are already partial along tp.
         SequenceParallel sp(device, mesh["tp"]);
         const auto third =
             make_gpt({device, DType::f32, 1, ""}, small_sizes(), tensor_parallel({}, sp));

@@ -1,6 +1,6 @@
-// Tokens are sent in unequal parts to the ranks of the experts that a gate chose for
-// them, and back. The ranks' results together equal those of a loop over the tokens. A
-// run of shapes only has the time and bytes of a balanced load.
+// A gate chooses experts for tokens. The tokens are sent, in unequal parts, to the
+// experts' ranks and back. All results together equal those of a loop over the tokens. A
+// run without numbers has the time and bytes of a balanced load.
 
 #include <algorithm>
 #include <cmath>
@@ -25,8 +25,7 @@ using Counts = std::vector<std::int64_t>;
 
 constexpr std::int64_t kWidth = 8;
 
-/// Each expert is a linear layer. All ranks together have ranks * experts experts and
-/// ranks * tokens tokens.
+/// Each expert is a linear layer. `experts` and `tokens` count those of one rank.
 struct Mixture {
     int ranks = 2;
     std::int64_t tokens = 12;
@@ -40,7 +39,7 @@ struct Mixture {
     }
 };
 
-/// The tokens of all ranks, and the gate (width, experts) that scores them.
+/// The tokens of all ranks, and the gate (width, experts) for their scores.
 struct Data {
     HostTensor x;
     HostTensor gate;
@@ -51,7 +50,7 @@ Data random_data(const Mixture& mixture) {
             normal_values({kWidth, mixture.all_experts()}, "gate")};
 }
 
-/// Token t prefers the experts t, t + 1 and so on, so all experts get equally many.
+/// Token t prefers experts t, t + 1 and so on, so that all experts get equally many.
 Data balanced_data(const Mixture& mixture) {
     const std::int64_t experts = mixture.all_experts();
     Data data{HostTensor({mixture.ranks * mixture.tokens, kWidth}, DType::f64),
@@ -69,7 +68,7 @@ std::int64_t total(const Counts& counts) {
     return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
 }
 
-/// Returns the sums of blocks of counts, one block for each rank.
+/// Returns, for each rank, the sum of its block of counts.
 Counts of_ranks(const Counts& counts, int ranks) {
     const auto block = static_cast<std::ptrdiff_t>(counts.size()) / ranks;
     Counts sums;
@@ -78,8 +77,8 @@ Counts of_ranks(const Counts& counts, int ranks) {
     return sums;
 }
 
-/// Multiplies the arrived rows by the weights of their experts. The rows are ordered by
-/// rank, and by expert within each rank.
+/// Multiplies the arrived rows by the weights of their experts. Rows are ordered by
+/// sending rank, then by expert.
 Tensor by_experts(Rank& rank, const Mixture& mixture, const Tensor& arrived,
                   const Counts& received) {
     Device& device = rank.device();
@@ -144,7 +143,7 @@ RunReport run(const Mixture& mixture, const Data& data, bool numbers = true,
     });
 }
 
-/// Returns y of all tokens, one by one, from the chosen experts with the best scores.
+/// Returns y of all tokens, one by one, from the experts with the best scores.
 HostTensor mixed_by_a_loop(const Mixture& mixture, const Data& data) {
     const std::int64_t experts = mixture.all_experts();
     HostTensor y(data.x.shape(), DType::f64);
@@ -216,7 +215,7 @@ TEST_CASE("A mixture of experts of shapes only has the time and bytes of an even
         const std::int64_t others = mixture.ranks - 1;
         for (std::size_t rank = 0; rank < shapes.ranks.size(); ++rank) {
             const RankReport& mine = shapes.ranks[rank];
-            // There, and back.
+            // Rows are sent there and back.
             CHECK(mine.bytes_sent_by("send") ==
                   2 * mixture.copies() * kWidth * 8 * others / mixture.ranks);
             CHECK(mine.bytes_sent_by("all_to_all") == others * mixture.experts * 4);
@@ -229,13 +228,13 @@ TEST_CASE("A mixture of experts of shapes only has the time and bytes of an even
 
 TEST_CASE("In a run of shapes, copies that do not divide evenly go to the first ranks",
           "[parallel][sim]") {
-    // Five tokens, two experts each: 3, 3, 2 and 2 copies for the four experts.
+    // Five tokens choose two experts each; the four experts get 3, 3, 2 and 2 copies.
     const Mixture mixture{4, 5, 2, 1};
     const RunReport report = run(mixture, random_data(mixture), false);
     for (std::size_t rank = 0; rank < 4; ++rank) {
         const std::int64_t own = rank < 2 ? 3 : 2;
-        // A rank sends the rest of its 10 rows to the others, and returns 3 times its
-        // own.
+        // A rank sends the rest of its 10 rows to the other ranks, and returns its own
+        // rows to three ranks.
         CHECK(report.ranks[rank].bytes_sent_by("send") ==
               (10 - own + 3 * own) * kWidth * 8);
     }

@@ -1,4 +1,4 @@
-// An asynchronous parameter server: the promises of a bound on staleness.
+// An asynchronous parameter server with a bound on staleness keeps its promises.
 
 #include <algorithm>
 #include <cstdint>
@@ -19,12 +19,12 @@ constexpr std::int64_t kNoBound = 1000;
 
 struct Served {
     std::vector<StaleUpdate> updates;
-    std::map<std::string, HostTensor> values;  ///< the server's
+    std::map<std::string, HostTensor> values;  ///< of the server
     std::vector<std::vector<double>> losses;   ///< by worker
     RunReport report;
 };
 
-/// Trains with worker 3 slower than the others by `slowness`. Without a bound, it uses
+/// Trains. Worker 3 is slower than the other workers by `slowness`. Without a bound, uses
 /// the synchronous server.
 Served train(std::optional<std::int64_t> bound, double slowness = 1,
              const World& world = {}) {
@@ -99,7 +99,7 @@ TEST_CASE("No update is staler than the bound, and a slow worker reaches the bou
         const Served served = train(bound, 20);
         REQUIRE(served.updates.size() == std::size_t{kWorkers} * kSteps);
         CHECK(most(served.updates, &StaleUpdate::staleness) == bound);
-        // Each worker's gradients come in order, each one once.
+        // The gradients of each worker come in order, each of them once.
         for (int worker = 0; worker < kWorkers; ++worker) {
             std::int64_t next = 0;
             for (const StaleUpdate& update : served.updates)
@@ -117,7 +117,7 @@ TEST_CASE("Without a bound a fast worker does not wait for a slow one",
           "[parallel][stale]") {
     const Served slow = train(kNoBound, 50);
     const Served even = train(kNoBound, 1);
-    // The slow worker uses the server less often, so the others are no later than usual.
+    // The slow worker uses the server less often. So the others are no later than usual.
     CHECK(slow.report.ranks[1].time.end <= even.report.ranks[1].time.end);
     CHECK(slow.updates.back().worker == kWorkers - 1);
     CHECK(most(slow.updates, &StaleUpdate::missed) >= std::int64_t{2} * (kSteps - 2));

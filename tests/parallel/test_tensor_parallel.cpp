@@ -17,7 +17,7 @@ namespace lockstep::test {
 
 namespace {
 
-// Sizes that 1, 2, 3, 4 and 8 ranks all divide.
+// These sizes are divisible by 1, 2, 3, 4 and 8 ranks.
 constexpr std::int64_t kLength = 24;
 constexpr std::int64_t kBatch = 2;
 constexpr std::int64_t kHidden = 48;
@@ -146,11 +146,11 @@ std::vector<Twin> twins() {
             embedding(29)};
 }
 
-/// Returns the twins, with the sequence sharded wherever ranks would hold all of it.
+/// Returns the twins. Where ranks would hold a whole sequence, they shard it.
 std::vector<Twin> twins(Regions kind) {
     std::vector<Twin> all = twins();
     if (kind == Regions::replicated) return all;
-    std::erase_if(all, [](const Twin& twin) {  // they are refused there
+    std::erase_if(all, [](const Twin& twin) {  // refused with sharded sequences
         return twin.name == "column-parallel linear, gathered" ||
                twin.name == "column-parallel linear, plainly";
     });
@@ -219,7 +219,7 @@ TEST_CASE("If the ranks do not divide the rows of stacked layers, each layer is 
 
 namespace {
 
-/// Returns the refusal that two ranks get.
+/// Returns the message that two ranks get.
 std::string refused_by_two(Regions kind,
                            const std::function<void(Rank&, TensorParallel&)>& call) {
     return refusal([&] {

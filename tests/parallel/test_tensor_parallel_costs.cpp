@@ -36,7 +36,7 @@ SentByVerb sent_by(const RankReport& rank) {
 
 enum class Halves { forward, both };
 
-/// Forward, and perhaps backward, of a block of shapes only, in 16 bits.
+/// Runs the forward, or both passes, of a block in 16 bits. Only shapes are computed.
 RunReport run_block(int ways, Regions kind, Halves halves) {
     return classroom(ways, /*numbers=*/false)->run([&](Rank& rank) {
         Device& device = rank.device();
@@ -68,7 +68,7 @@ TEST_CASE("A block's messages are four all-reduces of b s h numbers", "[parallel
         for (std::size_t rank = 0; rank < forward.ranks.size(); ++rank) {
             CHECK(sent_by(forward.ranks[rank]) == SentByVerb{{"all_reduce", times(2)}});
             CHECK(sent_by(both.ranks[rank]) == SentByVerb{{"all_reduce", times(4)}});
-            // 8 b s h (t-1)/t numbers a layer (Narayanan et al. 2021, section 3.2).
+            // A layer sends 8 b s h (t-1)/t numbers (Narayanan et al. 2021, section 3.2).
             CHECK(both.ranks[rank].bytes_sent() ==
                   8 * kTokens * kHidden * (t - 1) / t * kBytes);
         }
@@ -111,16 +111,16 @@ TEST_CASE("The loss of a sharded vocabulary sends six numbers per token",
                 tp, logits, targets, std::int64_t{5} * t);
         });
         for (const RankReport& rank : report.ranks)
-            // In f32, like all statistics of rows.
+            // The numbers are f32, like all statistics of rows.
             CHECK(rank.bytes_sent() == 6 * kTokens * (t - 1) / t * 4);
     }
 }
 
 TEST_CASE("A block holds the paper's activations, less dropout", "[parallel][sim]") {
     // Korthikanti et al. 2022, 2205.05198: s b h (10 + 24/t + 5 a s/(h t)) bytes, with
-    // sequence parallelism s b h/t (34 + 5 a s/h). Ours has no dropout. So the 10 loses
-    // two masks, and the 5 loses the softmax's mask and its output after dropout. Each
-    // norm keeps two numbers a token, which the paper leaves out.
+    // sequence parallelism s b h/t (34 + 5 a s/h). Our block has no dropout. So two masks
+    // are missing from the 10, and from the 5 the softmax's mask and its output after
+    // dropout. Each norm keeps two numbers a token; the paper leaves them out.
     const auto held = [](int t, Regions kind) {
         std::int64_t bytes = 0;
         classroom(t, /*numbers=*/false)->run([&](Rank& rank) {

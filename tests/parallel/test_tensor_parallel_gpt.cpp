@@ -10,8 +10,8 @@ namespace {
 
 constexpr int kWays[] = {1, 2, 3, 4, 8};
 
-/// Two layers whose 24 heads and columns all numbers of ranks divide; only 1 divides the
-/// vocabulary.
+/// Two layers. All numbers of ranks divide the 24 heads and the columns, but only 1
+/// divides the vocabulary.
 Lessons lessons(int steps, DType dtype) {
     return {{/*vocabulary=*/29,
              /*context=*/24,
@@ -41,7 +41,7 @@ TEST_CASE("A tensor-parallel GPT trains as on one device", "[parallel][sim]") {
 
 TEST_CASE("A tensor-parallel GPT trains as on one device with AdamW", "[parallel][sim]") {
     // The gradient of the keys' biases is 0 except for rounding, and AdamW divides it by
-    // its own size. So parameters differ more than with SGD, but losses do not.
+    // its own size. So parameters differ more than with SGD; losses do not.
     Lessons adamw = lessons(20, DType::f64);
     adamw.adamw = true;
     const Outcome one = train_alone(adamw);
@@ -56,7 +56,7 @@ TEST_CASE("A tensor-parallel GPT trains as on one device with AdamW", "[parallel
 TEST_CASE("In f32 a tensor-parallel GPT stays close to one device", "[parallel][sim]") {
     const Regions kind = GENERATE(Regions::replicated, Regions::sequence_parallel);
     constexpr int kSteps = 50;
-    // A parameter is a sum with one term for each token of each step.
+    // A parameter is a sum. Each token of each step adds one term.
     const Lessons single = lessons(kSteps, DType::f32);
     const double bound = sum_bound(DType::f32, single.length * single.batch * kSteps);
     const Outcome one = train_alone(single);

@@ -1,5 +1,5 @@
-// Mistakes that give no error in training. The comparison with one device, or the
-// checker, must find each.
+// Mistakes that raise no error in training. Either the comparison with one device or the
+// checker must find each mistake.
 #include "src/nn/activation.hpp"
 #include "src/nn/attention.hpp"
 #include "src/nn/gpt.hpp"
@@ -52,7 +52,7 @@ std::unique_ptr<Module> parallel_block(const ParameterInit& init, TensorParallel
     return make_block(init, kBlock, tensor_parallel({}, tp));
 }
 
-/// A block whose norms are not known to have partial gradients.
+/// A block whose norms do not count as having partial gradients.
 std::unique_ptr<Module> forgotten_norms(const ParameterInit& init, TensorParallel& tp) {
     std::unique_ptr<Module> block = parallel_block(init, tp);
     for (Parameter* parameter : block->parameters())
@@ -60,7 +60,7 @@ std::unique_ptr<Module> forgotten_norms(const ParameterInit& init, TensorParalle
     return block;
 }
 
-/// A row-parallel layer whose bias is added on every rank, before g.
+/// A row-parallel layer that adds its bias on every rank, before g.
 class BiasOnEveryRank : public RowParallelLinear {
   public:
     BiasOnEveryRank(const ParameterInit& init, TensorParallel& tp, std::int64_t in,
@@ -96,8 +96,8 @@ std::unique_ptr<Module> attention_alone(const ParameterInit& init) {
     return make_attention(init, kHidden, {kHeads, true});
 }
 
-/// c_attn's rows are all queries, then all keys, then all values. A rank that takes a
-/// plain share of the rows has queries without their keys.
+/// c_attn's rows are all queries, then all keys, then all values. If a rank takes a
+/// contiguous share of the rows, its queries lack their keys.
 std::unique_ptr<Module> heads_of_a_plain_share(const ParameterInit& init,
                                                TensorParallel& tp) {
     auto attention = std::make_unique<Sequential>();
@@ -131,8 +131,8 @@ TEST_CASE("Mistakes with sharded weights are far from one device", "[parallel][s
               made_as<SequenceParallel>(), Deal::contiguous}}) {
         CAPTURE(row.what);
         const Case given = inputs(row.deal);
-        // Under cheap checks, because full checks would stop some of these programs, and
-        // without the test that replicas agree.
+        // Checks are cheap, because full checks would stop some programs. The agreement
+        // of replicas is not tested.
         const Outcome many =
             outcome_of(*classroom(kWays, true, sim::CheckLevel::cheap),
                        pass_shared(row.regions, row.shared), given, Mistakes::kept);

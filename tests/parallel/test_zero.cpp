@@ -1,4 +1,4 @@
-// ZeRO's stages, fully sharded data parallelism and offloading train as one device does.
+// ZeRO's stages, full sharding and offloading must train as one device does.
 
 #include <cmath>
 #include <functional>
@@ -53,7 +53,7 @@ Form sharded(const std::string& name, const FullyShardedOptions& options,
             allocate};
 }
 
-/// PlainZero1 for all parameters but the last, whose gradient is all-reduced.
+/// PlainZero1 for all parameters except the last. The last gradient is all-reduced.
 std::unique_ptr<GradientSync> plain_and_all_reduced(Rank& rank, Communicator& line,
                                                     Sequential& model) {
     std::vector<Parameter*> parameters = model.parameters();
@@ -94,7 +94,7 @@ std::vector<Form> forms() {
     };
 }
 
-/// A module with one more parameter behind its own, which nothing uses.
+/// A module with one more parameter, the last, which nothing uses.
 class WithIdle : public Wrapper {
   public:
     WithIdle(const ParameterInit& init, std::unique_ptr<Module> module)
@@ -111,14 +111,14 @@ class WithIdle : public Wrapper {
     Parameter idle_;
 };
 
-/// A layout of ranks. Each rank has its own rows, unless "tp" shards the layers.
+/// The sizes of a run. Each worker has its own rows.
 struct Sizes {
     int workers = 1;
     int micro_batches = 1;
     int steps = 1;
 };
 
-/// Trains on a mesh. Ranks along the axes `replicas` have their own rows; the last of
+/// Trains on a mesh. Ranks along the axes `replicas` have different rows. The last of
 /// these axes shards.
 Outcome train_on_mesh(const Form& form, const RowTask& task, const Sizes& sizes,
                       sim::CheckLevel check, const std::vector<Mesh::Axis>& axes,
@@ -205,7 +205,7 @@ TEST_CASE("Shards inside a node and replicas between nodes train as one device",
     const Outcome one = train_on_one(task, 6, 3, adamw);
     for (const Form& form : forms()) {
         if (form.name.find("offload") == 0 || form.name.find("host") != std::string::npos)
-            continue;  // they are refused, see below
+            continue;  // refused, see below
         CAPTURE(gpt, form.name);
         check_alike(train_on_mesh(form, task, {6, 2, 3}, sim::CheckLevel::full,
                                   {{"between", 2}, {"inside", 3}}, {"between", "inside"}),
@@ -310,7 +310,7 @@ TEST_CASE("Parameters that cannot be sharded are refused", "[parallel][zero]") {
 TEST_CASE("A delayed update is one step late, exactly", "[parallel][zero]") {
     constexpr int kSteps = 5;
     const RowTask task = gpt_task();
-    // On one device, step t uses the gradient of step t - 1.
+    // One device uses the gradient of step t - 1 in step t.
     const Outcome expected = outcome_of(*sim::make_cluster(1), [&](Rank& rank) {
         Device& device = rank.device();
         const auto model = task.make_model({device, DType::f64, 1, ""});

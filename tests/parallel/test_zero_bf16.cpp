@@ -1,5 +1,5 @@
-// Training in bf16 with f32 masters, sharded in all ways: sums are within their bounds,
-// data movement changes no bit, and losses follow those of one device.
+// Training in bf16 with f32 masters that are sharded in all ways. Sums stay within their
+// bounds, moving data changes no bit, and losses follow those of one device.
 
 #include <algorithm>
 #include <cmath>
@@ -32,8 +32,8 @@ constexpr double kHalfStepF32 = 0x1p-24;
 struct Form {
     std::string name;
     std::function<std::unique_ptr<GradientSync>(Rank&, Communicator&, Sequential&)> make;
-    /// Whether a rank adds a micro-batch's gradient to its earlier ones, in bf16, before
-    /// it is added to the other ranks' gradients.
+    /// Whether a rank first adds the micro-batches' gradients in bf16, and sums over
+    /// ranks after that.
     bool adds_at_home = false;
 };
 
@@ -56,8 +56,8 @@ Form sharded(const std::string& name, const FullyShardedOptions& options) {
 
 using ReduceIn = std::optional<DType>;
 
-/// Forms of one group only move data in different ways: on the same ranks they add the
-/// same terms in the same order.
+/// Forms of the same group differ only in how they move data. On the same ranks they add
+/// the same terms in the same order.
 std::vector<std::vector<Form>> forms(ReduceIn in) {
     return {
         {stage<Zero1>("stage 1", {.sizes = kSmall, .reduce_in = in}),
@@ -89,7 +89,7 @@ bool is_on_host(const Form& form) {
     return form.name == "offload" || form.name.find("host") != std::string::npos;
 }
 
-/// n ranks in each node. The nodes are replicas, too.
+/// n ranks on each node. Nodes are replicas of each other.
 struct Layout {
     int nodes = 1;
     int n = 1;
@@ -124,7 +124,7 @@ Outcome train(const Layout& layout, const Form& form, const RowTask& task, int s
     });
 }
 
-// Sums of known gradients.
+// Sums of gradients that are known.
 
 constexpr std::int64_t kIn = 7;
 constexpr std::int64_t kOut = 5;
@@ -159,7 +159,7 @@ HostTensor gradient_of(int batch, double scale) {
     return magnitudes(kOut, fmt::format("dy {}", batch), scale);
 }
 
-/// Returns the weight's gradient after one step; each micro-batch has one row.
+/// Returns the weight's gradient after one step. Each micro-batch has one row.
 HostTensor summed(const Layout& layout, const Form& form, double scale = 1) {
     const auto batches_of = [&](Device& device, int /*step*/, int rank) {
         std::vector<MicroBatch> batches;
@@ -173,7 +173,7 @@ HostTensor summed(const Layout& layout, const Form& form, double scale = 1) {
     return train(layout, form, linear_task(), 1, batches_of).results.at("grad/weight");
 }
 
-/// Returns the largest distance from the exact sum of all terms, relative to the sum.
+/// Returns the largest error of a sum over all terms, relative to the exact sum.
 double off_of(const HostTensor& arrived, int batches) {
     double most = 0;
     for (std::int64_t out = 0; out < kOut; ++out)
@@ -186,8 +186,7 @@ double off_of(const HostTensor& arrived, int batches) {
     return most;
 }
 
-/// Returns how far rounding may move a sum of positive terms, if each term is rounded
-/// this often.
+/// Returns how far a sum of positive terms may move if each term is rounded this often.
 double bound_of(int roundings, int roundings_f32) {
     return std::pow(1 + kHalfStep, roundings) *
                std::pow(1 + kHalfStepF32, roundings_f32) -
@@ -203,22 +202,22 @@ TEST_CASE("Gradients in bf16 differ by one rounding per rank and micro-batch",
     const Layout layout{nodes, n, k};
     const int ranks = layout.ranks();
     for (const Form& form : all_forms(in)) {
-        if (nodes > 1 && is_on_host(form)) continue;  // they refuse it
+        if (nodes > 1 && is_on_host(form)) continue;  // the form refuses it
         CAPTURE(nodes, n, k, form.name, in.has_value());
-        // A product is rounded when it is added, and so is each sum after the first. With
-        // sums in f32, bf16 rounds only what a rank adds itself, or the result once.
+        // A product is rounded when it is added. So is each sum after the first. If sums
+        // are f32, only a rank's own additions or the result become bf16.
         const int bf16 = in ? (form.adds_at_home ? k : 1) : ranks + k - 1;
         const double off = off_of(summed(layout, form), ranks * k);
         CHECK(off <= bound_of(bf16, ranks + k));
-        // Roundings add up: the error of 16 ranks exceeds the bound of one rounding.
+        // The roundings add up: 16 ranks exceed the bound of one rounding.
         if (ranks == 16 && !in) CHECK(off > bound_of(1, ranks + k));
     }
 }
 
 TEST_CASE("Gradients of 2^-30 in bf16 lose nothing, so the loss needs no scaling",
           "[parallel][zero][bf16]") {
-    // f16 has steps of 2^-24 there, so half a step or less becomes zero. To keep it, a
-    // loss is scaled (Micikevicius et al. 2018, 1710.03740, section 3.2).
+    // Near zero, f16 has steps of 2^-24, so half a step or less becomes zero. To keep
+    // such values, a loss is scaled (Micikevicius et al. 2018, 1710.03740, section 3.2).
     constexpr double kScale = 0x1p-30, kStepF16 = 0x1p-24;
     const Layout layout{1, 4, 3};
     const ReduceIn in = GENERATE(ReduceIn(), ReduceIn(DType::f32));
@@ -248,7 +247,7 @@ Outcome train(const Layout& layout, const Form& form, const RowTask& task,
     });
 }
 
-/// Trains one device on the whole batch of this many ranks.
+/// Trains one device on the whole batch of `ranks` ranks.
 Outcome train_whole(int ranks, const RowTask& task) {
     const Form alone{"alone", [](Rank&, Communicator&, Sequential& model) {
                          return std::make_unique<AllReduceSync>(model.parameters());
@@ -277,7 +276,7 @@ TEST_CASE("Sharded training in bf16 follows one device's",
                 CAPTURE(layout.nodes, layout.n, k, form.name, in.has_value());
                 const auto many =
                     losses_of(train({layout.nodes, layout.n, k}, form, task).report);
-                // Each loss is within one rounding of the loss in f32.
+                // Each loss differs from the f32 loss by at most one rounding.
                 for (int step = 0; step < kSteps; ++step)
                     CHECK(std::abs(many[step] - losses[step]) <=
                           2 * kHalfStep * losses[0]);
@@ -301,8 +300,8 @@ TEST_CASE("Other ways to move data change no bits", "[parallel][zero][bf16]") {
             for (const Form& form : group)
                 if (layout.nodes == 1 || !is_on_host(form))
                     check(train(layout, form, task, kFew), form.name);
-            // A sum of two terms has the same bits at any place in a buffer. So the
-            // stages and full sharding agree, too.
+            // A sum of two terms has the same bits at any place in a buffer. So stages
+            // and full sharding also agree.
             if (layout.ranks() <= 2 && k == 1 && !others.results.empty())
                 check(others, "another group");
             others = first;

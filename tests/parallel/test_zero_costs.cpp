@@ -27,7 +27,7 @@ constexpr std::int64_t kLayer = kWidth * kWidth;          // parameters
 constexpr std::int64_t kAll = kLayers * kLayer;           // psi
 constexpr BucketSizes kOneLayer{2 * kLayer, 2 * kLayer};  // of bf16
 
-/// Layers of equal size, without biases, whose parameters have no memory yet.
+/// Layers of equal size, without biases. Their parameters have no memory yet.
 std::unique_ptr<Sequential> stack_of(Device& device, DType dtype) {
     auto model = std::make_unique<Sequential>();
     for (int layer = 0; layer < kLayers; ++layer) {
@@ -84,7 +84,7 @@ TEST_CASE("Stages of ZeRO send 2, 2 and 3 times the parameters",
           "[parallel][zero][costs]") {
     const std::int64_t m = GENERATE(1, 3);
     CAPTURE(m);
-    constexpr std::int64_t kShare = 2 * kAll / kRanks * (kRanks - 1);  // (n-1)/n of bf16
+    constexpr std::int64_t kShare = 2 * kAll / kRanks * (kRanks - 1);  // (n-1)/n, bf16
     constexpr std::int64_t kLast = kShare / kLayers;
     const auto check = [&](const MakeSync& make, std::int64_t reduced,
                            std::int64_t scattered, std::int64_t gathered) {
@@ -132,16 +132,16 @@ TEST_CASE("Memory of ZeRO's stages is the paper's formula plus what the paper le
     };
     constexpr std::int64_t kState = 12 * kAll / kRanks;
     constexpr std::int64_t kBucketShare = kBucket / kRanks;
-    // The first micro-batch's sums arrive in the shards; later ones are added to them.
+    // Shards receive the first micro-batch's sums. Later sums are added to them.
     const std::int64_t arriving = m == 1 ? 0 : kBucketShare;
     check(stage<Zero1>({.sizes = kOneLayer}), 2 * kAll, 2 * kAll, kState, 0);
-    // Two buckets: one fills while the other is being sent.
+    // There are two buckets: one fills while the other is sent.
     check(stage<Zero2>({.sizes = kOneLayer}), 2 * kAll, 2 * kAll / kRanks + 2 * kBucket,
           kState, arriving);
     // One bucket's share arrives while the share before it is copied to the host.
     check(stage<ZeroOffload>({.sizes = kOneLayer}), 2 * kAll, 2 * kBucket, 0,
           2 * kBucketShare);
-    // One bucket is cast at a time; the shards have their own gradients.
+    // One bucket at a time is cast; the shards have their own gradients.
     check(stage<Zero1>({.sizes = kOneLayer, .reduce_in = DType::f32}), 2 * kAll,
           2 * kAll + 4 * kAll / kRanks, kState, 2 * kBucket);
     for (const ShardBy shard_by : {ShardBy::rows, ShardBy::flat}) {
@@ -155,8 +155,8 @@ TEST_CASE("Memory of ZeRO's stages is the paper's formula plus what the paper le
               2 * kAll / kRanks + 2 * kAll, 2 * kAll / kRanks + 2 * kBucket, kState,
               arriving);
         // The host has the shards, the masters and the moments. The device holds shares
-        // of three layers: of the layer that computes next, of the layer that is gathered
-        // meanwhile, and of the layer after that.
+        // of three layers: the layer that computes next, the layer that is gathered
+        // meanwhile, and the layer after that.
         check(sharded({.shard_by = shard_by, .on_host = true}), 2 * kBucket, 2 * kBucket,
               0, 5 * kBucketShare);
     }
@@ -167,7 +167,7 @@ TEST_CASE("Prefetching hides all gathers but the first", "[parallel][zero][costs
     constexpr std::int64_t kBytes = 8 * kLayer / kRanks;  // of a ring step, f64
     const Picoseconds gather = message_time(spec.inside, kBytes) * (kRanks - 1);
     const Picoseconds scatter = gather;
-    // Returns the time in one step in which a device is idle.
+    // Returns how long a device is idle in one step.
     const auto exposed = [](const FullyShardedOptions& options,
                             const ClusterSpec& cluster) {
         const RunReport report = step_of(sharded(options), DType::f64, 1, cluster);
@@ -177,8 +177,7 @@ TEST_CASE("Prefetching hides all gathers but the first", "[parallel][zero][costs
     // backward.
     CHECK(exposed({.prefetch = 0}, spec) ==
           (2 * kLayers - 1) * gather + kLayers * scatter);
-    // A forward is long enough to hide a gather, a backward to hide a gather and a
-    // scatter.
+    // A forward can hide a gather, and a backward can hide a gather and a scatter.
     ClusterSpec slow = spec;
     slow.flops_f64 /= 1000;
     const Picoseconds forward =

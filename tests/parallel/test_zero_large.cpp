@@ -1,5 +1,5 @@
-// GPT-3, fully sharded between nodes and tensor parallel inside them, in shapes only:
-// what each device holds and sends, to the byte.
+// GPT-3, fully sharded between nodes and tensor parallel inside nodes, without numbers.
+// Checks what each device holds and sends, to the byte.
 
 #include <algorithm>
 #include <map>
@@ -24,7 +24,7 @@ constexpr std::int64_t kHidden = 12'288;
 constexpr std::int64_t kHeads = 96;
 constexpr std::int64_t kBf16 = 2;  // bytes
 
-/// The t ranks of a node split the layers; the n nodes are replicas, which shard them.
+/// The t ranks of a node split the layers. The n nodes are replicas that shard layers.
 struct Layout {
     std::int64_t layers = 1;
     std::int64_t tp = 1;
@@ -71,8 +71,8 @@ RunReport step_of(const Layout& layout) {
     });
 }
 
-/// How many numbers each unit of one tensor-parallel rank has. Each parameter's rows are
-/// padded to a multiple of n.
+/// The number of elements in each unit of one tensor-parallel rank. Each parameter's rows
+/// are padded to a multiple of n.
 struct Units {
     std::int64_t table;  ///< the head has the same number
     std::int64_t positions;
@@ -102,22 +102,22 @@ Units units_of(const Layout& layout) {
             2 * norm + attention + mlp, norm};
 }
 
-/// The most bytes of activations. This is when the core of the last block's attention is
-/// in backward. A = 2 s b h is one tensor between blocks, W = 2 a s^2 b / t is the
-/// weights of attention.
+/// The peak bytes of activations. The peak is in the backward of the last block's
+/// attention core. A = 2 s b h are the bytes of a tensor between blocks, W = 2 a s^2 b /
+/// t those of attention's weights.
 std::int64_t activations(const Layout& layout) {
     const std::int64_t t = layout.tp;
     const std::int64_t a = kBf16 * kLength * kHidden;
     const std::int64_t weights = kBf16 * kHeads * kLength * kLength / t;
     const std::int64_t statistics = 8 * kLength;  // of a norm, f32
-    // A block keeps its input; the outputs of both norms, and the second one's input;
-    // queries, keys and values; the core's output; and both tensors inside the MLP.
+    // A block keeps its input; both norms' outputs and the second norm's input; queries,
+    // keys and values; the core's output; and both tensors inside the MLP.
     const std::int64_t input = a;
     const std::int64_t rest = 3 * a + (3 + 1 + 4 + 4) * a / t + weights + 2 * statistics;
     // The last block has already released what its second half kept.
     const std::int64_t kept = a + 3 * a / t + weights + statistics;
-    // The gradients of the block's output and of attention's output; of the core's output
-    // and inputs; of the core's weights, after and before the softmax.
+    // Gradients of: the outputs of the block and of attention; the output and inputs of
+    // the core; the core's weights, after and before the softmax.
     const std::int64_t gradients = 2 * a + (1 + 3) * a / t + 2 * weights;
     const std::int64_t logits = kBf16 * kLength * rounded_up(kVocabulary, t) / t;
     const std::int64_t ids = 4 * kLength, loss = 4;
@@ -128,15 +128,15 @@ std::int64_t activations(const Layout& layout) {
 void check_memory(const Layout& layout, const RunReport& report) {
     const Units units = units_of(layout);
     const std::int64_t share = units.all(layout.layers) / layout.dp;
-    // Over one node these are the model, the tensors that all ranks of the node hold
-    // (biases added after g, norms, positions), and the vocabulary's padding.
+    // One node holds the model, the vocabulary's padding, and, on each of its other
+    // ranks, copies of what is not sharded (biases added after g, norms, positions).
     const Units bare = units_of({layout.layers, layout.tp, 1});
     const std::int64_t replicated = (6 * layout.layers + 2 + kLength) * kHidden;
     const std::int64_t padding = 2 * (layout.tp * bare.table - kVocabulary * kHidden);
     REQUIRE(layout.tp * bare.all(layout.layers) ==
             gpt_3(layout.layers).parameters() + (layout.tp - 1) * replicated + padding);
 
-    // One unit computes while the next is gathered; one unit's gradients are being
+    // One unit computes while the next unit is gathered. One unit's gradients are
     // reduced.
     const std::int64_t open = 2 * units.block;
     for (const RankReport& rank : report.ranks) {
@@ -151,7 +151,7 @@ void check_memory(const Layout& layout, const RunReport& report) {
     }
 }
 
-/// Bytes sent, by line, verb, and whether they left the node.
+/// Bytes sent, by line, by verb, and by whether they left the node.
 using Sent = std::map<std::tuple<std::string, std::string, bool>, std::int64_t>;
 
 Sent sent_by(const RankReport& rank) {
@@ -166,12 +166,12 @@ Sent sent_by(const RankReport& rank) {
 void check_bytes(const Layout& layout, const RunReport& report) {
     const Units units = units_of(layout);
     const std::int64_t t = layout.tp, n = layout.dp;
-    // All units are gathered twice and reduced once, 3 (n-1)/n S; the head is gathered
-    // once.
+    // All units are gathered twice and reduced once: 3 (n-1)/n S. The head is gathered
+    // only once.
     const std::int64_t all = kBf16 * units.all(layout.layers) / n * (n - 1);
     const std::int64_t head = kBf16 * units.table / n * (n - 1);
-    // f and g in both halves of a block, with g twice under recomputation; the table's g
-    // and the head's f; six f32 numbers a token for the loss.
+    // Both halves of a block have f and g (g twice with recomputation), the table has g,
+    // and the head has f. The loss needs six f32 numbers a token.
     const std::int64_t whole = kBf16 * kLength * kHidden;
     const std::int64_t reductions = (layout.recompute ? 6 : 4) * layout.layers + 2;
     const std::int64_t tensors = reductions * 2 * (t - 1) * whole / t;
@@ -183,8 +183,8 @@ void check_bytes(const Layout& layout, const RunReport& report) {
         REQUIRE(sent_by(rank) == expected);
 }
 
-/// The line between nodes is busy at least for the time of its bytes, and each device for
-/// the time of its computation.
+/// The line between nodes must be busy at least for the time of its bytes. Each device
+/// must be busy for the time of its computation.
 void check_time(const Layout& layout, const RunReport& report) {
     const ClusterSpec spec = load_cluster("h100");
     const Units units = units_of(layout);
@@ -212,7 +212,7 @@ TEST_CASE(
     "[parallel][zero][costs]") {
     for (const bool recompute : {true, false}) {
         check_step({3, 8, 16, recompute});
-        check_step({2, 4, 5, recompute});  // rows of all parameters are padded
+        check_step({2, 4, 5, recompute});  // all parameters are padded
     }
 }
 

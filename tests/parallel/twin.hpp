@@ -1,5 +1,4 @@
-// A module whose weights ranks shard, and its twin on one device, as tasks for the same
-// case.
+// A module with sharded weights and its twin on one device, as tasks for the same case.
 #pragma once
 
 #include <functional>
@@ -17,7 +16,7 @@ namespace lockstep::test {
 
 enum class Regions { replicated, sequence_parallel };
 
-/// Makes the ranks' TensorParallel.
+/// Makes the TensorParallel of the ranks.
 using MakeRegions =
     std::function<std::unique_ptr<TensorParallel>(Device&, Communicator&)>;
 MakeRegions regions(Regions kind);
@@ -28,7 +27,7 @@ using MakeShared =
 
 /// One pass through the module, in the dtype of "dy".
 Task pass_alone(const MakeAlone& make);
-/// The same pass on ranks; gradients are completed.
+/// The same pass on ranks. Gradients are completed.
 Task pass_shared(const MakeRegions& make_regions, const MakeShared& make,
                  Backward backward = Backward::whole);
 

@@ -1,4 +1,4 @@
-// The shapes for which generators have schedules.
+// The shapes for which the generators have schedules.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ inline bool goes_both_ways(const std::string& name) {
     return name == "chimera" || name == "dualpipe";
 }
 
-/// Returns whether each stage has two chunks: in a V, or in pipelines from both ends.
+/// Returns whether each stage has two chunks, in a V or in pipelines from both ends.
 inline bool has_two_chunks(const std::string& name) {
     return goes_both_ways(name) || name == "zb-v" || name == "v-half" ||
            name == "v-min" || name == "dualpipe-v";

@@ -58,7 +58,7 @@ Picoseconds LongestPath::time_alone(Place place) const {
     }
 }
 
-/// Returns a message's time: by its link, by the boundary of its parts, or by its sender.
+/// Returns a message's time, given by its link, by its parts' boundary, or by its sender.
 Picoseconds LongestPath::time_between(Place from, Place to) const {
     for (const auto& [stages, time] : times_.links)
         if (stages == std::pair(from.stage, to.stage) ||
@@ -68,8 +68,8 @@ Picoseconds LongestPath::time_between(Place from, Place to) const {
     return durations(times_.by_part && !down ? to : from).message;
 }
 
-/// The next part needs a forward's activation; the part before needs a backward's
-/// gradient.
+/// A forward makes the activation that the next part needs. A backward makes the gradient
+/// that the part before needs.
 std::optional<LongestPath::Data> LongestPath::made_by(Place place) const {
     const Instruction& instruction = schedule_.at(place);
     const int part = schedule_.part(place);
@@ -115,8 +115,8 @@ void LongestPath::find_data() {
     }
 }
 
-/// Adds a node for each computation or pair, one for both ends of a message, and one for
-/// a reduction on all stages that hold the part.
+/// Adds one node for each computation or pair, for both ends of a message, and for a
+/// reduction on all stages that hold the part.
 void LongestPath::add_nodes(int stage) {
     auto& row = nodes_of_.emplace_back();
     std::map<int, int> reductions;
@@ -149,7 +149,7 @@ void LongestPath::add_pair(Place first, Place second) {
         own < 0 ? time_alone(first) + time_alone(second) : own;
 }
 
-/// Returns the message's queue by direction: the other stage, and whether this one sends.
+/// Returns the queue of a message: the other stage, and whether this stage sends.
 std::pair<int, bool> LongestPath::queue_of(Place message) const {
     if (schedule_.queues == MessageQueues::one) return {-1, false};
     const bool sends = is_send(schedule_.at(message).kind);
@@ -177,7 +177,7 @@ void LongestPath::join_program(int stage, Queues queues) {
 }
 
 /// Lets the group's messages begin after `work` and `before`, and end together. Returns
-/// their end.
+/// the node of this end.
 int LongestPath::join_group(const std::vector<Place>& group, int work, int before) {
     const int end = add_node(0);
     for (const Place place : group) {
@@ -201,7 +201,7 @@ void LongestPath::join_need(Place place) {
         if (own != makers_.end()) edges.push_back({node(own->second), 0});
     }
     const auto maker = makers_.find(data);
-    if (maker == makers_.end()) return;  // the model's ends need nothing
+    if (maker == makers_.end()) return;  // model input, or the last gradient
     if (maker->second.stage == place.stage)
         edges.push_back({node(maker->second), 0});
     else if (schedule_.has_messages())
@@ -211,7 +211,7 @@ void LongestPath::join_need(Place place) {
 }
 
 /// Visits a node when all nodes that it waits for are visited. A node that is never
-/// visited is in a cycle, or waits for one.
+/// visited is in a cycle, or waits for a cycle.
 void LongestPath::follow() {
     std::vector<std::vector<Edge>> before(nodes_.size());
     std::vector<std::size_t> missing(nodes_.size());
@@ -264,7 +264,7 @@ bool LongestPath::waits_for(Place later, Place earlier) const {
     return false;
 }
 
-/// Adds the nodes whose end, plus a gap, is the time at which this node begins.
+/// Adds the nodes that decide when `later` begins: their end, plus a gap, is that time.
 void LongestPath::add_causes(const Node& later, std::vector<int>& open) const {
     for (const Edge& edge : later.after)
         if (nodes_[static_cast<std::size_t>(edge.from)].end() + edge.gap == later.start)

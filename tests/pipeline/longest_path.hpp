@@ -1,6 +1,6 @@
-// The times of a schedule's instructions, found as the longest path in a graph of
-// dependences. It uses only the rules in src/pipeline/timer.hpp, and nothing of the
-// library's index or walk.
+// Finds the times of a schedule's instructions as longest paths in a graph of
+// dependences. It uses only the rules in src/pipeline/timer.hpp. It uses neither the
+// library's index nor its walk.
 #pragma once
 
 #include <map>
@@ -14,34 +14,34 @@ namespace lockstep::test {
 
 /// How a stage serves its messages.
 enum class Queues {
-    beside_work,  ///< in a queue of their own, in order
-    one_for_all   ///< in one order with the computations, which wait for them
+    beside_work,  ///< in a separate queue, in order
+    one_for_all   ///< in one order with the computations; these wait for messages
 };
 
 class LongestPath {
   public:
     /// The schedule must have each computation and each message once, and must outlive
-    /// this.
+    /// this object.
     LongestPath(const Schedule& schedule, ScheduleTimes times,
                 Queues queues = Queues::beside_work);
 
     /// Returns whether any instruction waits for itself.
     bool deadlock() const { return deadlock_; }
-    /// The times of every instruction; both ends of a message have the same.
+    /// The times of every instruction; both ends of a message have the same time span.
     const std::vector<std::vector<TimeSpan>>& spans() const { return spans_; }
     Picoseconds makespan() const;
 
-    /// Returns whether `later` can begin only after `earlier`, directly or through
-    /// others.
+    /// Returns whether `later` can begin only after `earlier`, directly or through other
+    /// instructions.
     bool waits_for(Place later, Place earlier) const;
-    /// Returns whether `earlier` is why `later` begins no sooner: a path of dependences
-    /// leads from the end of `earlier` to the start of `later` without a pause, through
-    /// instructions that take no time. Without `earlier` it begins at time 0; without
-    /// `later` it ends at the makespan.
+    /// Returns whether `later` begins no sooner because of `earlier`. This is so if a
+    /// path of dependences leads from the end of `earlier` to the start of `later`
+    /// without a pause, through instructions that take no time. Without `earlier`, the
+    /// path begins at time 0. Without `later`, it ends at the makespan.
     bool lets_begin(std::optional<Place> earlier, std::optional<Place> later) const;
 
   private:
-    /// A datum: whether it is a gradient, the part that needs it, its micro-batch.
+    /// Data: whether it is a gradient, the part that needs it, its micro-batch.
     using Data = std::tuple<bool, int, int>;
     struct Edge {
         int from = 0;
@@ -55,7 +55,7 @@ class LongestPath {
         Picoseconds end() const { return start + duration; }
     };
 
-    /// Both ends of a message, as far as the schedule has them.
+    /// Both ends of a message, if the schedule has them.
     struct Message {
         Place send;
         Place recv;
@@ -98,8 +98,8 @@ class LongestPath {
     bool deadlock_ = false;
 };
 
-/// Returns whether each place in the cycle waits for the next, and the last for the
-/// first.
+/// Returns whether each place in the cycle waits for the next place, and the last place
+/// waits for the first.
 bool cycle_is_real(const Schedule& schedule, const std::vector<Place>& cycle);
 
 }  // namespace lockstep::test

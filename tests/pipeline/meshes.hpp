@@ -5,7 +5,7 @@
 
 namespace lockstep::test {
 
-/// Returns all meshes of 2 to 16 devices with 1, 2 or 4 along each axis: pp, dp, cp, tp.
+/// Returns all meshes with 2 to 16 devices and the sizes 1, 2 or 4 along pp, dp, cp, tp.
 inline std::vector<std::array<int, 4>> all_meshes() {
     std::vector<std::array<int, 4>> meshes;
     for (const int pp : {1, 2, 4})

@@ -60,7 +60,7 @@ class NaiveCheck {
         return true;
     }
 
-    /// Only messages in one queue, or one forward with one backward, may begin together.
+    /// Only messages in one queue, or a forward and a backward, may begin together.
     bool together_fit() const {
         for (const auto& list : schedule_.work) {
             if (!list.empty() && list.front().together) return false;
@@ -70,8 +70,8 @@ class NaiveCheck {
         return true;
     }
 
-    /// Returns whether instruction i of the list may begin together with the one before
-    /// it.
+    /// Returns whether instruction i of the list may begin together with instruction i -
+    /// 1.
     bool fits_with_last(const std::vector<Instruction>& list, std::size_t i) const {
         if (is_message(list[i].kind) && is_message(list[i - 1].kind))
             return schedule_.queues == MessageQueues::one;
@@ -95,8 +95,8 @@ class NaiveCheck {
         return true;
     }
 
-    /// Returns whether there is one forward and, after it on the same stage, one backward
-    /// or its two halves in order.
+    /// Returns whether there is one forward and later, on the same stage, one backward or
+    /// its two halves in order.
     bool complete(int part, int micro_batch) const {
         std::vector<Place> order = all(Kind::forward, part, micro_batch);
         const auto whole = all(Kind::backward, part, micro_batch);
@@ -186,8 +186,7 @@ class NaiveCheck {
         return true;
     }
 
-    /// Returns how many reductions of one chunk a stage runs before a position of its
-    /// list.
+    /// Returns how many reductions of the chunk of `until` its stage runs before `until`.
     int reductions(Place until) const {
         int count = 0;
         for (int i = 0; i < until.position; ++i)
@@ -195,8 +194,8 @@ class NaiveCheck {
                      schedule_.at({until.stage, i}).chunk == schedule_.at(until).chunk;
         return count;
     }
-    /// Returns whether a backward of the chunk comes before, with no reduction or update
-    /// between. For an update, only another update may not be between.
+    /// Returns whether a backward of the chunk comes before `place`, with no update
+    /// between them, and for a reduction also no reduction.
     bool has_gradients(Place place) const {
         const Instruction& step = schedule_.at(place);
         for (int i = place.position - 1; i >= 0; --i) {
@@ -211,8 +210,8 @@ class NaiveCheck {
         }
         return false;
     }
-    /// Returns the reductions that meet in this one. There are fewer than holders if some
-    /// are missing.
+    /// Returns the reductions that run as one with this reduction. If some stages do not
+    /// reduce, there are fewer than the part has holders.
     std::vector<Place> meeting(Place place) const {
         std::vector<Place> ends;
         for (const Place other : places())
@@ -223,7 +222,7 @@ class NaiveCheck {
         return ends;
     }
     /// Returns whether an update changes all copies of a part in the same way: all copies
-    /// were reduced after their last backwards, and all are updated.
+    /// are reduced after their last backward, and all copies are updated.
     bool fits_copies(Place update) const {
         const int part = schedule_.part(update);
         if (schedule_.holders(part) == 1) return true;
@@ -263,22 +262,22 @@ class NaiveCheck {
         return true;
     }
 
-    /// Whether it is a gradient, the part that needs the data, the micro-batch.
+    /// Data: whether it is a gradient, the part that needs it, its micro-batch.
     using Data = std::tuple<bool, int, int>;
 
-    /// Messages that were posted together, without those that have met their other ends.
+    /// Messages that were posted together, except those that have met their other ends.
     struct Post {
         std::vector<Data> waiting;
-        std::vector<Data> arrived;  ///< received; usable when the whole post is done
+        std::vector<Data> arrived;  ///< received; usable when the whole post has ended
         bool sends(const Data& data) const { return sent.count(data) > 0; }
         std::set<Data> sent;
     };
-    /// The direction: the other stage, and whether this one sends.
+    /// The direction: the other stage, and whether this stage sends.
     using Queue = std::pair<int, bool>;
     struct State {
         std::vector<int> next;
         std::vector<std::map<Queue, std::deque<Post>>> queues;
-        std::set<std::pair<int, Data>> there;  ///< data, with the stage that has it
+        std::set<std::pair<int, Data>> there;  ///< data, and the stage that has it
     };
 
     bool comes_to_end() const {
@@ -306,7 +305,7 @@ class NaiveCheck {
         return moved;
     }
 
-    /// Returns whether all instructions are done, and no message waits for its other end.
+    /// Returns whether all instructions have run, and no message waits for its other end.
     bool is_at_end(const State& state) const {
         for (std::size_t stage = 0; stage < state.next.size(); ++stage) {
             if (state.next[stage] < count(static_cast<int>(stage))) return false;
@@ -316,7 +315,7 @@ class NaiveCheck {
         return true;
     }
 
-    /// Runs the next instruction, with those that begin together with it.
+    /// Runs the next instruction, and the instructions that begin together with it.
     bool step(State& state, int stage) const {
         int& next = state.next[static_cast<std::size_t>(stage)];
         if (next == count(stage)) return false;
@@ -336,7 +335,7 @@ class NaiveCheck {
         return true;
     }
 
-    /// Returns the instruction, and the ones after it that begin together with it.
+    /// Returns the instruction, and the later ones that begin together with it.
     std::vector<Place> beginning_with(Place first) const {
         std::vector<Place> all{first};
         for (int i = first.position + 1; i < count(first.stage); ++i) {
@@ -346,7 +345,7 @@ class NaiveCheck {
         return all;
     }
 
-    /// When all stages have reached the reduction, all go on.
+    /// When all stages have reached the reduction, all stages continue.
     bool reduce(State& state, Place place) const {
         const std::vector<Place> ends = meeting(place);
         for (const Place end : ends)
@@ -363,7 +362,7 @@ class NaiveCheck {
         const bool forward = instruction.kind == Kind::forward;
         if (!forward && !makes_gradient(instruction.kind)) return true;
         const bool needs = forward ? part > 0 : part < schedule_.last_part();
-        // The model's last part makes its own gradient, from its own result.
+        // The last part's gradient comes from its own result.
         const Data own{false, part + 1, instruction.micro_batch};
         if (!needs) return forward || state.there.count({place.stage, own}) > 0;
         return state.there.count(
@@ -378,7 +377,7 @@ class NaiveCheck {
                  {!forward, forward ? part + 1 : part - 1, instruction.micro_batch});
     }
 
-    /// Without messages, data is at once on every stage that needs it.
+    /// Without messages, every stage has the data at once.
     void made(State& state, int stage, const Data& data) const {
         for (int to = 0; to < schedule_.stages; ++to)
             if (to == stage || !schedule_.has_messages()) state.there.insert({to, data});
@@ -413,7 +412,7 @@ class NaiveCheck {
         state.queues[static_cast<std::size_t>(all.front().stage)][queue].push_back(post);
     }
 
-    /// Moves one message from stage a to stage b, if it is in both first posts.
+    /// Moves one message from stage a to stage b, if both stages' first posts have it.
     static bool meet(State& state, std::size_t a, std::size_t b) {
         for (auto& [from_key, from] : state.queues[a])
             for (auto& [to_key, to] : state.queues[b]) {

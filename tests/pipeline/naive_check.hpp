@@ -4,8 +4,8 @@
 
 namespace lockstep::test {
 
-/// Returns whether a schedule can run. It follows the rules in src/pipeline/validate.hpp
-/// the slow way: by counting, and by trying every stage in turn until nothing moves.
+/// Returns whether a schedule can run. Follows the rules in src/pipeline/validate.hpp in
+/// a slow way: counts, and tries every stage in turn until nothing moves.
 bool can_run(const Schedule& schedule);
 
 }  // namespace lockstep::test

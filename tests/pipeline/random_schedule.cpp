@@ -20,7 +20,7 @@ struct Task {
     int micro_batch = 0;
 };
 
-/// Draws which part of the model each chunk of each stage is.
+/// Draws, for each chunk of each stage, which part of the model it is.
 std::vector<std::vector<int>> random_parts(Random& random, int stages, int chunks) {
     const int style = random.below(4);
     std::vector<std::vector<int>> parts(
@@ -33,7 +33,7 @@ std::vector<std::vector<int>> random_parts(Random& random, int stages, int chunk
         for (int stage = 0; stage < stages; ++stage) {
             const int turned = chunk % 2 == 0 ? stage : stages - 1 - stage;
             part(stage, chunk) = chunk * stages + (style == 1 ? turned : stage);
-            // The same parts from both ends, as in bidirectional pipelines.
+            // As in bidirectional pipelines, chunk 1 has the same parts, reversed.
             if (style == 3 && chunks == 2 && stages % 2 == 0) part(stage, chunk) = turned;
         }
     if (style == 2)
@@ -44,7 +44,7 @@ std::vector<std::vector<int>> random_parts(Random& random, int stages, int chunk
     return parts;
 }
 
-/// Draws tasks from those that wait for nothing, until all tasks are done.
+/// Draws tasks that wait for nothing, until all tasks are drawn.
 class Draw {
   public:
     Draw(Random& random, Schedule& schedule, const RandomScheduleOptions& options)
@@ -127,9 +127,8 @@ class Draw {
         return static_cast<std::size_t>(home.stage) * schedule_.chunks + home.chunk;
     }
 
-    /// Adds a reduction on all stages that hold a part, or an update on all of them.
-    /// Several copies are updated only after a reduction; nothing is added without
-    /// gradients.
+    /// Adds a reduction or an update, on all stages that hold a part. Several copies are
+    /// updated only after a reduction. Without gradients, adds nothing.
     void end_of_step(int part) {
         const std::vector<Home> homes = homes_of(part);
         if (random_.one_in(3)) {
@@ -181,7 +180,7 @@ class Draw {
         }
     }
 
-    /// A task's result lets the next part begin, or its message.
+    /// A task's result lets the next part or its message begin.
     void pass_on(const Task& task, int next) {
         const Home from = homes_[slot(task.part, task.micro_batch)];
         const Home to = homes_[slot(next, task.micro_batch)];
@@ -216,10 +215,10 @@ class Draw {
     Schedule& schedule_;
     const RandomScheduleOptions& options_;
     int parts_;
-    std::vector<Home> homes_;      ///< of each part and micro-batch
+    std::vector<Home> homes_;      ///< by part and micro-batch
     std::vector<int> read_;        ///< the version that the forward read
-    std::vector<int> newest_;      ///< of each stage's chunk
-    std::vector<char> unreduced_;  ///< likewise: has gradients that are not reduced
+    std::vector<int> newest_;      ///< by stage and chunk
+    std::vector<char> unreduced_;  ///< likewise: has gradients that are not reduced yet
     std::vector<char> gradients_;  ///< likewise: has gradients
     std::vector<Task> open_;
 };

@@ -23,28 +23,29 @@ class Random {
 };
 
 struct RandomScheduleOptions {
-    /// Optimizer steps between other work, and versions of weights.
+    /// Optimizer steps among the other work, and versions of weights.
     bool weight_versions = false;
-    /// Sends and receives, anywhere between production and use, in one order for all
-    /// stages.
+    /// Sends and receives between the making and the use of data. All stages have one
+    /// order.
     bool messages = false;
-    /// Groups of neighbouring messages in an order that all stages share; pairs of a
+    /// Groups of neighbouring messages, in one order for all stages, and pairs of a
     /// forward and a neighbouring backward.
     bool together = false;
     /// One queue for each direction, if there are no groups of messages.
     bool by_direction = false;
 };
 
-/// Up to 6 stages, 8 micro-batches and 3 chunks. The chunks are looped, in a V, shuffled,
-/// or the same parts on two stages. The order of work is random, but all work comes after
-/// what it needs. Backwards are whole or in halves. Schedules with groups may deadlock.
+/// Up to 6 stages, 8 micro-batches and 3 chunks. The chunks are looped, in a V, or
+/// shuffled, or two stages have the same parts. The order is random, but work comes after
+/// all that it needs. Backwards are whole or in halves. Schedules with groups may
+/// deadlock.
 Schedule random_schedule(Random& random, const RandomScheduleOptions& options = {});
 
-/// Different for every stage, some 0; `message` is 0 if `messages` is not set.
+/// Durations differ between stages; some are 0. `message` is 0 if `messages` is not set.
 std::vector<Durations> random_durations(Random& random, int stages, bool messages);
 
-/// One time for all, or different times for every stage or every part, for everything
-/// that can take time. Some links are slow.
+/// Times for everything that can take time: one for all, or different times for every
+/// stage or every part. Some links are slow.
 ScheduleTimes random_times(Random& random, const Schedule& schedule);
 
 }  // namespace lockstep::test

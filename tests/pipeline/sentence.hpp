@@ -16,7 +16,7 @@ inline bool tells(const std::string& sentence, const std::vector<std::string>& f
     });
 }
 
-/// Returns the message with which `action` is refused.
+/// Returns the message of the UsageError that `action` throws.
 template <typename Action>
 std::string refusal(Action&& action) {
     return message_of<UsageError>(action);

@@ -24,8 +24,8 @@ std::int64_t dearest(const Costs& costs, const std::vector<LayerRange>& cut) {
     return most;
 }
 
-/// Returns the least possible cost of the most expensive of `parts` parts, by trying
-/// every cut.
+/// Tries every cut into `parts` parts. Returns the least cost that the most expensive
+/// part can have.
 std::int64_t least(const Costs& costs, std::size_t from, int parts) {
     std::int64_t sum = 0;
     if (parts == 1)
@@ -105,7 +105,7 @@ TEST_CASE("a GPT's layers cost the flops of their matrix products", "[pipeline]"
                 Saved saved;
                 module->forward(device.zeros({16, 3, 32}, DType::f32), saved);
             });
-            // All other operations are few for each element.
+            // All other operations are few flops for each element.
             const std::int64_t counted = report.ranks[0].flops;
             const std::int64_t cost = costs[static_cast<std::size_t>(layer)];
             CAPTURE(layer, counted, cost);

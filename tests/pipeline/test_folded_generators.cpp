@@ -1,4 +1,4 @@
-// Schedules whose chunks go back and forth, or in both directions, compared with
+// Schedules whose chunks go back and forth, or from both ends. Compares them with
 // published figures.
 
 #include <algorithm>
@@ -24,7 +24,7 @@ Picoseconds backward(const Durations& durations) {
     return durations.backward_input + durations.backward_weight;
 }
 
-/// Returns the most chunks whose forward has begun and whose backward has not ended.
+/// Returns the maximum number of chunks between begin of forward and end of backward.
 std::vector<int> most_held(const Schedule& schedule) {
     std::vector<int> most;
     for (const std::vector<Instruction>& list : schedule.work) {
@@ -46,13 +46,13 @@ int most_anywhere(const Schedule& schedule) {
     return std::ranges::max(most_held(schedule));
 }
 
-/// Chimera and Hanayo wait for this time, once for each stage, if units of p
-/// micro-batches follow one another.
+/// If units of p micro-batches follow one another, Chimera and Hanayo wait for this time
+/// once for each stage.
 Picoseconds wait_of_units(const Durations& durations, int units) {
     return backward(durations) + (units - 1) * (backward(durations) - durations.forward);
 }
 
-/// Numbers the micro-batches from DualPipe's other end from 0, not from m.
+/// Numbers the micro-batches of DualPipe's other end from 0 instead of m.
 std::vector<Instruction> renumbered(std::vector<Instruction> list, int m) {
     for (Instruction& each : list)
         if (each.chunk == 1 && has_micro_batch(each.kind)) each.micro_batch -= m;
@@ -66,8 +66,8 @@ TEST_CASE("Chimera's bubble equals table 2's and its critical path's", "[pipelin
         for (const int units : {1, 2, 3, 5}) {
             CAPTURE(p, units);
             const Schedule schedule = chimera_schedule({p, p * units});
-            // Table 2 assumes that forwards and backwards take equally long: (p - 2)/(2 m
-            // + p - 2).
+            // If forwards and backwards take equally long, table 2's bubble is (p - 2)/(2
+            // m + p - 2).
             const Timing even = time_schedule(schedule, {{2, 1, 1}});
             CHECK(even.bubble() * (2 * p * units + p - 2) == even.makespan * (p - 2));
             for (const Durations& durations : kTimes) {
@@ -94,7 +94,7 @@ TEST_CASE("Hanayo's waves divide the bubble", "[pipeline]") {
                 const Schedule schedule = hanayo_schedule({p, p * units, 2 * waves});
                 for (const Durations& durations : kTimes) {
                     if (durations.forward > backward(durations)) continue;
-                    // The times are for one of 2 W chunks.
+                    // The durations are those of one of the 2 W chunks.
                     CHECK(time_schedule(schedule, {durations}).bubble() ==
                           wait_of_units(durations, units) * 2 * (p - 1));
                 }
@@ -146,7 +146,7 @@ TEST_CASE("V-shaped schedules have a bubble of 0, 3 p and 4 p passes at most",
                 CHECK(time_schedule(make_schedule(name, {p, m + 7}), {{1, 1, 1}})
                           .bubble() == bubble(name));
         }
-    // The last stage begins, and the first ends, p - 1 passes apart from the others.
+    // Every stage is busy for 12 * 6 passes. The last stage begins p - 1 passes later.
     const Timing timing = time_schedule(zb_v_schedule({6, 12}), {{1, 1, 1}});
     CHECK(timing.makespan == 12 * 6 + 5);
 }
@@ -173,7 +173,7 @@ TEST_CASE("DualPipe's middle is idle for (p / 2 - 1)(t_fb + t_b - 3 t_w)", "[pip
                 for (int saved = 0; saved <= durations.forward; ++saved) {
                     CAPTURE(p, m, durations.forward, saved);
                     Durations times =
-                        durations;  // a pair takes no less than its backward
+                        durations;  // a pair takes at least its backward's time
                     times.overlapped = durations.forward + backward(durations) - saved;
                     const Schedule schedule = dualpipe_schedule({p, m});
                     const Timing timing = time_schedule(schedule, {times});
@@ -209,7 +209,7 @@ TEST_CASE("DualPipe-V equals half of DualPipe", "[pipeline]") {
 
 TEST_CASE("DualPipe overlaps the same pairs as the published schedule", "[pipeline]") {
     // Eight stages and twenty micro-batches, as in the picture in DualPipe's repository:
-    // the first stage overlaps 2 (10 - 8 + 1) + 3 pairs, its neighbours more.
+    // the first stage overlaps 2 (10 - 8 + 1) + 3 pairs, the next stages more.
     const Schedule schedule = dualpipe_schedule({8, 20});
     std::vector<std::ptrdiff_t> pairs;
     for (const auto& list : schedule.work)

@@ -20,7 +20,7 @@ constexpr int kStages = 16;
 constexpr int kMicroBatches = 64;
 constexpr int kChunks = 4;
 
-/// Times of forward and of both halves of backward: equal, unequal, some zero, and
+/// Times of forward and both halves of backward: equal, unequal, partly zero, and
 /// measured.
 const std::vector<Durations> kDurations{{1, 1, 1}, {2, 1, 1},           {1, 2, 1},
                                         {1, 1, 2}, {7, 3, 2},           {5, 0, 3},
@@ -51,8 +51,8 @@ void for_each_interleaved(Check&& check) {
             }
 }
 
-/// Returns whether the longest stage takes m (f + i + w) + (p - 1)(f + i - `halves` w),
-/// for some shapes of a zero-bubble schedule with at least `least(p)` micro-batches.
+/// Returns whether the longest stage takes m (f + i + w) + (p - 1)(f + i - `halves` w).
+/// Tries some shapes of a zero-bubble schedule with at least `least(p)` micro-batches.
 template <typename Least>
 bool zero_bubble_time_holds(const std::string& name, int halves, Least&& least,
                             const Durations& durations) {

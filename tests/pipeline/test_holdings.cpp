@@ -40,7 +40,7 @@ Schedule pipedream(int stages, int micro_batches) {
 }
 
 /// What a stage holds after an instruction, counted independently: micro-batches by
-/// chunk, and the versions of each chunk's weights that are newest or are read later.
+/// chunk, and each chunk's versions of weights: the newest, and those read later.
 struct Counted {
     std::vector<int> before;
     std::vector<int> between;
@@ -90,8 +90,8 @@ Counted held_after(const Schedule& schedule, Place last) {
     return held;
 }
 
-/// While a pair runs, the stage holds both what its forward takes and what its backward
-/// will free.
+/// While a pair runs, the stage holds what the forward adds, and still holds what the
+/// backward will free.
 double most_while_running(const Schedule& schedule, Place place,
                           const ScheduleMemory& kept) {
     const Positions together = schedule.together(place);

@@ -218,7 +218,7 @@ TEST_CASE("a JSON schedule gives times and memory of parts and links", "[pipelin
     CHECK(ticked.times.links.at({1, 2}) == 16);
     CHECK(loaded.memory->of_part(2) == KeptMemory{3, 1, 0, 0.5});
     const Timing timing = time_schedule(loaded.schedule, ticked.times);
-    // Forwards of 1, 2.5 and 3, backwards of 4 each, messages of 0.25 and 4 in each
+    // Forwards take 1, 2.5 and 3, backwards 4 each, messages 0.25 and 4 in each
     // direction.
     CHECK(timing.makespan == 4 * (6.5 + 12 + 2 * 4.25));
 }

@@ -1,5 +1,5 @@
-// A GPT on meshes: tensor, sequence, pipeline, context and data parallelism at once, with
-// a kit around a kit for each, compared with one device.
+// A GPT on meshes with tensor, sequence, pipeline, context and data parallelism at once.
+// Each has a kit around the others' kits. Compares the GPT with one device.
 
 #include <algorithm>
 #include <array>
@@ -30,24 +30,24 @@ namespace lockstep::test {
 
 namespace {
 
-constexpr int kMicroBatches = 4;  // of one replica, for schedules of 2 and 4 stages
+constexpr int kMicroBatches = 4;  // of a replica, for schedules of 2 and 4 stages
 constexpr std::int64_t kLength = 8;
 constexpr std::int64_t kBatch = 1;
 constexpr SgdOptions kSgd{0.05, 0.9, 0};
-constexpr double kMostNorm = 0.5;  ///< of all gradients; larger ones are clipped
+constexpr double kMostNorm = 0.5;  ///< of all gradients; a larger norm is clipped
 
-/// The way to complete gradients, over all ranks with their own micro-batches or tokens.
+/// How to complete gradients over all ranks that have different micro-batches or tokens.
 enum class Sync {
     all_reduce,
     buckets,   ///< reduced during backward
     zero1,     ///< each rank updates a shard
-    zero2,     ///< and keeps only the gradients of that shard
+    zero2,     ///< and keeps only that shard's gradients
     by_rows,   ///< fully sharded
     flat,      ///< fully sharded
-    power_sgd  ///< as factors; then one device uses factors, too
+    power_sgd  ///< as factors; one device then uses factors, too
 };
 
-/// The layout of a GPT on a mesh.
+/// A GPT's layout on a mesh, and its options.
 struct Spread {
     int pp = 1, dp = 1, cp = 1, tp = 1;
     bool sequence = false;  ///< Megatron's sequence parallelism between regions
@@ -58,18 +58,18 @@ struct Spread {
     TokenOrder order = TokenOrder::contiguous;
     Sync sync = Sync::all_reduce;
     bool llama = false;      ///< RMS norms, SwiGLU, rotary positions, no biases
-    bool recompute = false;  ///< every layer
+    bool recompute = false;  ///< recomputes every layer
     bool selective = false;  ///< recomputes attention's core
     bool offload = false;    ///< saved tensors wait on the host
-    bool flash = false;      ///< FlashAttention, for the heads of a rank
+    bool flash = false;      ///< FlashAttention on each rank's heads
     int steps = 5;
     DType dtype = DType::f64;
     bool turned = false;  ///< axes in reverse order
-    int ep = 1;           ///< ranks that shard experts; all else is replicated over them
+    int ep = 1;           ///< ranks that shard experts and replicate all else
     std::int64_t experts = 0;
     enum class Gate { plain, deepseek, gshard } gate = Gate::plain;
     bool other_experts = false;  ///< ranks of "tp" have different experts, too
-    bool share_columns = true;   ///< if false, ranks of "tp" have the same experts, whole
+    bool share_columns = true;   ///< if not, "tp" replicates whole experts
     bool drop_copies = true;
 
     int ranks() const { return pp * dp * ep * cp * tp; }
@@ -128,7 +128,7 @@ GptSizes sizes_of(const Spread& spread) {
     return sizes;
 }
 
-/// Ids, and the successor of each.
+/// Ids, and each id's successor.
 struct Sequences {
     HostTensor ids{{kLength, kBatch}, DType::i32};
     HostTensor next{{kLength, kBatch}, DType::i32};
@@ -151,8 +151,7 @@ MicroBatch micro_batch(Device& device, int step, int index, int all, double weig
     return {device.upload(made.ids), device.upload(made.next), weight};
 }
 
-/// Keeps a step's loss, unless another rank has it; rank 0 also keeps the squared norm of
-/// the gradients.
+/// Keeps a step's loss on the rank that has it. Rank 0 keeps the gradients' squared norm.
 void keep_step(Rank& rank, int step, const Tensor& loss,
                const std::vector<Parameter*>& updated) {
     Device& device = rank.device();
@@ -163,7 +162,7 @@ void keep_step(Rank& rank, int step, const Tensor& loss,
 }
 
 // Each function keeps "loss/STEP", "norm/STEP" and "grad/STEP/NAME" of each step, and
-// "value/NAME". Replicas that differ in a bit are refused.
+// "value/NAME". Replicas must have the same bits.
 
 Outcome train_alone(const Spread& spread) {
     const int all = kMicroBatches * spread.replicas();
@@ -198,7 +197,7 @@ MeshOptions::Recompute recompute_of(const Spread& spread) {
                               : MeshOptions::Recompute::nothing;
 }
 
-/// Strategies for which MeshOptions::zero has no number.
+/// The strategies that MeshOptions::zero cannot name.
 MakeSync other_sync(Sync way) {
     return [way](Device& device, Mesh& mesh,
                  Sequential& model) -> std::unique_ptr<GradientSync> {
@@ -250,7 +249,7 @@ MeshOptions options_of(const Spread& spread) {
     return options;
 }
 
-/// Returns a replica's micro-batches of a step.
+/// Returns the micro-batches of a step for this replica.
 std::vector<MicroBatch> own_batches(GptOnMesh& gpt, int step) {
     std::vector<MicroBatch> batches;
     batches.reserve(kMicroBatches);
@@ -262,8 +261,8 @@ std::vector<MicroBatch> own_batches(GptOnMesh& gpt, int step) {
     return batches;
 }
 
-/// Returns the parameters that hold values between steps: shards, if there are no whole
-/// ones.
+/// Returns the parameters that have values between steps: the shards if the whole ones
+/// have none.
 std::vector<Parameter*> holders(const std::vector<Parameter*>& whole,
                                 const std::vector<Parameter*>& shards) {
     return whole.front()->value ? whole : shards;
@@ -296,7 +295,7 @@ void check_as_alone(const Spread& spread) {
 }
 
 /// In bf16, sums in different orders differ. So one device in bf16 and the mesh are both
-/// compared with one device in f64. The mesh's error may be four times as large, or 4 %.
+/// compared with f64. The mesh's error may be four times the device's, or 4 %.
 void check_as_alone_in_bf16(Spread spread) {
     CAPTURE(spread.text());
     const NamedTensors exact = train_alone(spread).results;
@@ -326,7 +325,7 @@ constexpr auto kStriped = TokenOrder::striped;
 
 namespace {
 
-/// Other options of a GPT change with different periods, so any two meet on some mesh.
+/// The GPT's other options change with different periods, so any two meet on some mesh.
 Spread on_mesh(const std::array<int, 4>& sizes, std::size_t index) {
     const auto one_of = [&](std::size_t every, auto... all) {
         const std::array list{all...};
@@ -348,7 +347,7 @@ Spread on_mesh(const std::array<int, 4>& sizes, std::size_t index) {
                          Sync::zero1, Sync::flat, Sync::all_reduce);
     spread.turned = one_of(4, false, true);
     spread.llama = one_of(5, false, true);
-    // With `llama` there is one layer fewer, too few for two on each of four stages.
+    // `llama` has one layer fewer. That is too few for two layers on each of four stages.
     if (spread.llama && spread.pp == 4) spread.schedule = "1f1b";
     return spread;
 }
@@ -460,7 +459,7 @@ TEST_CASE("Stages may recompute or offload activations and get the same bits",
 }
 
 TEST_CASE("A pipeline with PowerSGD trains as one device", "[pipeline][mesh]") {
-    // Not with tensor parallelism or a tied table: their parts have their own factors.
+    // Tensor parallelism and a tied table are left out: their parts have own factors.
     Spread spread;
     spread.sync = Sync::power_sgd;
     spread.pp = GENERATE(1, 2);
@@ -483,7 +482,7 @@ TEST_CASE("FlashAttention works on a rank's own heads", "[pipeline][mesh]") {
 
 namespace {
 
-/// Returns experts on a mesh of ep, tp and other axes.
+/// Returns a GPT with experts on a mesh of ep, tp and other axes.
 Spread of_experts(int pp, int dp, int ep, int tp, bool sequence,
                   const std::string& schedule = "gpipe") {
     Spread spread{pp, dp, 1, tp, sequence, schedule};
@@ -580,8 +579,8 @@ TEST_CASE("A pipeline can run only forwards", "[pipeline][mesh]") {
 
 namespace {
 
-/// Returns the message about a mesh of all four axes whose ranks read the sequences with
-/// this number; empty if nothing is found.
+/// Returns the message about a mesh of all four axes if each rank reads the sequences
+/// with this number; empty if nothing is found.
 std::string found_reading(const std::function<int(Mesh& mesh)>& number) {
     Spread spread{2, 2, 2, 2};
     const MeshPlan plan(sizes_of(spread), options_of(spread));

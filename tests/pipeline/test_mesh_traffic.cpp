@@ -1,4 +1,4 @@
-// Bytes along each axis of a mesh: by formula, and counted.
+// The bytes along each axis of a mesh, by formula and counted.
 
 #include <array>
 #include <functional>
@@ -22,7 +22,7 @@ constexpr MicroBatchShape kShape{16, 2, DType::bf16};
 
 GptSizes sizes_of(bool tied, std::int64_t kv_heads, bool llama) {
     GptSizes sizes;
-    sizes.vocabulary = 50;  // 4 ranks have 13 each; the last has padding
+    sizes.vocabulary = 50;  // 4 ranks have 13 columns each, the last with padding
     sizes.context = kShape.length;
     sizes.layers = 5;
     sizes.block.hidden = 32;
@@ -39,7 +39,7 @@ GptSizes sizes_of(bool tied, std::int64_t kv_heads, bool llama) {
     return sizes;
 }
 
-/// Runs one step of shapes only.
+/// Runs one step without numbers.
 RunReport step_of(const MeshPlan& plan, const MicroBatchShape& shape) {
     sim::ClusterOptions options;
     options.ranks = plan.shape().ranks();

@@ -34,8 +34,8 @@ std::vector<std::vector<TimeSpan>> computed(const Schedule& schedule,
     return spans;
 }
 
-/// Returns whether each send follows the computation that makes its data, except for
-/// messages between.
+/// Returns whether each send follows the computation that makes its data. Only other
+/// messages may be between them.
 bool sends_follow_their_making(const std::vector<Instruction>& work) {
     const Instruction* last = nullptr;
     for (const Instruction& instruction : work) {
@@ -122,7 +122,7 @@ TEST_CASE("messages that take little time do not make the generators' schedules 
         const Picoseconds sent =
             time_schedule(with_messages(work, measured), measured).makespan;
         CHECK(sent >= free);
-        // If messages meet others in the opposite direction, one of them waits.
+        // If messages meet messages in the opposite direction, some wait.
         const bool folded = has_two_chunks(work.name) || work.name == "hanayo";
         CHECK(sent <= (folded ? free + free / 20 : free));
     });

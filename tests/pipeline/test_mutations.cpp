@@ -1,5 +1,5 @@
-// Schedules that can run, with one thing changed: the library's findings are compared
-// with a check that counts and tries.
+// Schedules that can run, with one thing changed. Compares the library's findings with a
+// check that counts and tries.
 
 #include <algorithm>
 #include <optional>
@@ -123,8 +123,7 @@ std::optional<ScheduleProblem> check_against_naive(const Schedule& schedule) {
     return problem;
 }
 
-/// Calls `check` with some schedules, and with each place at which one thing can be
-/// changed.
+/// Calls `check` with some schedules and, for each, every place that can be changed.
 template <typename Check>
 void for_each_place(Check&& check) {
     const Schedule in_turn = one_forward_one_backward_schedule({3, 5, 1});
@@ -141,7 +140,7 @@ void for_each_place(Check&& check) {
             }
 }
 
-/// Returns the schedule's problem, empty if it has none.
+/// Returns the schedule's problem; it is empty if there is none.
 ScheduleProblem problem_of(const Schedule& schedule) {
     return find_problem(schedule).value_or(ScheduleProblem{});
 }
@@ -156,8 +155,8 @@ TEST_CASE("changed schedules are refused exactly if the naive check refuses them
         unsigned seed;
         RandomScheduleOptions (*options)(int draw);
         void (*make)(Random& random, Schedule& schedule);
-        int more_run = -1;   ///< more than this many run
-        int more_lock = -1;  ///< more than this many end in a cycle
+        int more_run = -1;   ///< more than this number run
+        int more_lock = -1;  ///< more than this number end in a cycle
     };
     const auto versions_and_messages = [](int draw) -> RandomScheduleOptions {
         return {draw % 2 == 0, draw % 3 == 0};
@@ -217,7 +216,7 @@ TEST_CASE("dropped work is named with its stage", "[pipeline][errors]") {
         CHECK(
             tells(sentence, {"micro-batch " + std::to_string(instruction.micro_batch)}));
         CHECK(tells(sentence, {"stage " + std::to_string(place.stage)}));
-        // The message may be named by its other end.
+        // The sentence may name a message by its other end.
         if (instruction.chunk == 0 || is_message(instruction.kind)) return;
         const std::string chunk = std::to_string(instruction.chunk);
         CHECK((tells(sentence, {"chunk " + chunk}) || tells(sentence, {"." + chunk})));

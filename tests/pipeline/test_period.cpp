@@ -1,5 +1,5 @@
-// Pipelines that do not stop: what repeats, how long it takes, and which weights it
-// reads.
+// Pipelines that do not stop: what repeats, how long a period is, and which weights are
+// read.
 
 #include <algorithm>
 
@@ -27,8 +27,8 @@ PeriodTiming period_of(const std::string& name, const PipelineShape& shape,
     return time_period(make_endless_schedule(name, shape).value(), times);
 }
 
-/// Returns the average time of a micro-batch from copy 100 of a long run on, from a graph
-/// that knows nothing about periods.
+/// Returns the average time of a micro-batch in a long run, from copy 100 on. Uses a
+/// graph that knows nothing about periods.
 double average_by_hand(const Schedule& schedule, const ScheduleTimes& times, int copies) {
     const Schedule many = repeated(schedule, 300);
     const LongestPath graph(many, times);
@@ -94,7 +94,7 @@ TEST_CASE(
     "PipeDream-2BW's period has no bubble, two versions, and gradients one update "
     "late",
     "[pipeline]") {
-    const Picoseconds work = 6;  // t_f + t_b, of a micro-batch
+    const Picoseconds work = 6;  // t_f + t_b of a micro-batch
     for (int p = 1; p <= 8; ++p)
         for (const int k : {std::max(p - 1, 1), p, p + 1, 2 * p + 3}) {
             CAPTURE(p, k);
@@ -120,7 +120,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a flush costs (p - 1)(t_f + t_b) in each period", "[pipeline]") {
-    const Picoseconds work = 6;  // t_f + t_b, of a micro-batch
+    const Picoseconds work = 6;  // t_f + t_b of a micro-batch
     for (int p = 1; p <= 6; ++p)
         for (const int k : {p, 2 * p, 7}) {
             CAPTURE(p, k);
@@ -163,8 +163,8 @@ TEST_CASE("messages added to a period are part of it", "[pipeline]") {
     CHECK_THAT(each(0, {}), WithinAbs(6, 1e-12));
     CHECK_THAT(each(0, grouped), WithinAbs(6, 1e-12));
     CHECK_THAT(each(0, planned), WithinAbs(6, 1e-12));
-    // A stage is p - s forwards ahead: enough for the work, but not for the work
-    // and the messages.
+    // A stage is p - s forwards ahead. This is enough for the work alone, but not for
+    // work and messages.
     const double free = each(1, {});
     CHECK(free > 6);
     CHECK(each(1, grouped) > free);

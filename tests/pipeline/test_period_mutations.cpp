@@ -1,4 +1,4 @@
-// Files with a repeated middle and changed cells: the schedule read from them is compared
+// Files with a repeated middle and changed cells. Compares the schedule read from a file
 // with the file written out cell by cell.
 
 #include <algorithm>
@@ -41,7 +41,7 @@ std::string text_of(const std::vector<Cells>& rows) {
     return text;
 }
 
-/// Returns a file with a middle, of a pipeline that does not stop or of one that flushes.
+/// Returns a file with a middle. Its pipeline does not stop, or it flushes.
 std::string random_file(Random& random) {
     const char* const names[] = {
         "pipedream", "pipedream-vertical", "pipedream-2bw", "unstashed",
@@ -107,7 +107,7 @@ struct Middle {
     int micro_batches = 0;
 };
 
-/// Returns none unless the brackets are one pair, with a number and work between them.
+/// Returns nothing unless there is one pair of brackets, with work inside and a number.
 std::optional<Middle> middle_of(const Cells& cells) {
     std::vector<std::size_t> begins;
     std::vector<std::size_t> ends;
@@ -129,7 +129,7 @@ std::optional<Middle> middle_of(const Cells& cells) {
     return middle;
 }
 
-/// Returns a stage's work, with each copy of the middle, and what follows, shifted later.
+/// Returns a stage's work. Each copy of the middle, and the end, get later numbers.
 std::vector<Instruction> written_out(const Cells& cells, const Middle& middle) {
     std::vector<Instruction> work;
     std::vector<int> updates(8);
@@ -155,7 +155,7 @@ std::vector<Instruction> written_out(const Cells& cells, const Middle& middle) {
     return work;
 }
 
-/// Returns the rows as a schedule without a middle; none if their middles do not fit
+/// Returns the rows as a schedule without a middle; nothing if the middles do not fit
 /// together.
 std::optional<Schedule> written_out(const std::vector<Cells>& rows) {
     int micro_batches = 0;
@@ -183,7 +183,7 @@ std::optional<Schedule> written_out(const std::vector<Cells>& rows) {
     return schedule;
 }
 
-/// Returns the file's schedule; none if reading it, or its rules, refuse it.
+/// Returns the file's schedule; nothing if it cannot be read or breaks the rules.
 std::optional<Schedule> read(const std::string& text) {
     try {
         Schedule schedule = read_schedule_csv(text, "a.csv");
@@ -194,7 +194,7 @@ std::optional<Schedule> read(const std::string& text) {
     }
 }
 
-/// Its period is found, or refused with a message, with any number of copies.
+/// Returns whether a period is found. If not, a UsageError must say why.
 bool has_a_period(const Schedule& schedule) {
     try {
         return time_period(schedule, {{2, 1, 1, 0}}).length > 0;

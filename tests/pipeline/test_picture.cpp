@@ -40,7 +40,7 @@ Timed timed(Schedule schedule, const Durations& durations = {}) {
     return {std::move(schedule), std::move(timing)};
 }
 
-/// Times a generator's schedule; interleaved has `chunks` chunks, others one.
+/// Times a generator's schedule. Only interleaved has `chunks` chunks.
 Timed timed(const std::string& name, int stages, int micro_batches, int chunks = 2,
             const Durations& durations = {}) {
     return timed(
@@ -60,7 +60,7 @@ std::vector<std::string> lines_of(const std::string& text) {
     return lines;
 }
 
-/// Returns what follows each `part`, up to `end`.
+/// Returns the text after each `part`, up to `end`.
 std::vector<std::string> all_after(const std::string& text, const std::string& part,
                                    char end) {
     std::vector<std::string> found;
@@ -76,7 +76,7 @@ bool is_computation_kind(InstructionKind kind) {
     return has_micro_batch(kind) && !is_message(kind);
 }
 
-/// Fails unless every computation has a box at its time.
+/// Requires that every computation has a box at its time.
 void require_boxes(const Timed& timed) {
     const std::string svg = timed.svg();
     const std::size_t track = svg.find("class=\"r\"");
@@ -97,7 +97,7 @@ void require_boxes(const Timed& timed) {
             INFO(timed.schedule.name << ": " << title.str());
             REQUIRE(count_of(svg, title.str()) == 1);
             const std::size_t tag = svg.rfind("<rect", svg.find(title.str()));
-            // Each of two overlapping computations has half of the box of their time.
+            // Two overlapping computations share the box of their time half and half.
             const Positions pair = timed.schedule.together({stage, static_cast<int>(i)});
             const double length =
                 static_cast<double>(span.end - span.start) / pair.count();
@@ -335,7 +335,7 @@ TEST_CASE("only the bubble is hatched", "[pipeline]") {
 }
 
 TEST_CASE("every number that fits into its box is shown", "[pipeline]") {
-    // Two columns for a unit: a forward has room for one digit, a backward for two.
+    // A unit is two columns, so a forward has room for one digit, a backward for two.
     const std::string row = lines_of(timed("1f1b", 2, 12).text({88, false, ""}))[1];
     INFO(row);
     for (int i = 0; i < 12; ++i) {
@@ -425,8 +425,8 @@ TEST_CASE("only messages that take time are drawn", "[pipeline]") {
     const std::string svg = timed(schedule, {4, 4, 4, 1}).svg();
     REQUIRE(contains(svg, "<title>SA0 on stage 0, 4 to 5\n"));
     REQUIRE(contains(svg, "<title>RA0 on stage 1, 4 to 5\n"));
-    // Four micro-batches over two boundaries, there and back, with both ends of each
-    // message.
+    // Four micro-batches cross two boundaries there and back; both ends of each message
+    // count.
     REQUIRE(count_of(svg, " on stage ") == 24 + 32);
 }
 
@@ -457,11 +457,11 @@ TEST_CASE("a box names what it waits for, and why it does not begin earlier",
         sent, "<title>SA0 on stage 0, 1 to 4\nbegins when F0, the one before it, ends<"));
     REQUIRE(
         contains(sent, "<title>SA1 on stage 0, 5 to 8\nbegins as F0 of stage 1 ends<"));
-    // In the picture's unit, not in its ticks.
+    // Times are in the picture's unit, not in its ticks.
     const Timed halves = timed(schedule, {1, 1, 1, 0});
     REQUIRE(contains(halves.svg({.title = "", .memory = {}, .ticks = 2}),
                      "<title>F0 on stage 1, 0.5 to 1\n"));
-    // Messages without time are not drawn, so no box waits for theirs.
+    // Messages without time are not drawn, so boxes do not wait for them.
     REQUIRE(contains(timed(with_messages(schedule)).svg(),
                      "<title>F0 on stage 1, 1 to 2\nbegins as F0 of stage 0 ends<"));
 }

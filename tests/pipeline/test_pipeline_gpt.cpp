@@ -13,7 +13,7 @@ using namespace lockstep::test;
 
 namespace {
 
-/// Eight layers, so up to eight parts have one each; two sequences in each micro-batch.
+/// Eight layers, one for each of up to eight parts. A micro-batch has two sequences.
 Lessons small_gpt(bool tied = false, int micro_batches = 4) {
     Lessons lessons{{/*vocabulary=*/11,
                      /*context=*/6,
@@ -28,7 +28,7 @@ Lessons small_gpt(bool tied = false, int micro_batches = 4) {
     return lessons;
 }
 
-/// The way to train a GPT by a schedule.
+/// How to train a GPT by a schedule.
 struct Pipelined {
     Schedule schedule;
     int replicas = 1;  ///< they divide the micro-batches
@@ -37,8 +37,8 @@ struct Pipelined {
     bool forgets_replicas = false;
 };
 
-/// Keeps what train() does. Replicas, and copies of a tied table, must have the same
-/// bits, unless something is forgotten.
+/// Keeps what train() keeps. Unless something is forgotten, replicas and copies of a tied
+/// table must have the same bits.
 Outcome train_pipeline(const Lessons& lessons, const Pipelined& pipelined) {
     const Schedule& schedule = pipelined.schedule;
     const PipelinePlan plan(schedule);
@@ -79,9 +79,9 @@ Outcome train_pipeline(const Lessons& lessons, const Pipelined& pipelined) {
                       forgets ? Mistakes::kept : Mistakes::thrown);
 }
 
-/// Returns every generator's schedule of p stages and m micro-batches. looped-bfs is left
-/// out if the first and last part share a table: it reduces the last part's gradients
-/// while the first part still waits for its own.
+/// Returns every generator's schedule of p stages and m micro-batches. If the first and
+/// last part share a table, looped-bfs is left out: it reduces the last part's gradients
+/// while the first part still waits for its gradients.
 std::vector<Schedule> all_schedules(int stages, int micro_batches, bool tied) {
     std::vector<Schedule> all;
     for (const std::string& name : schedule_names()) {

@@ -1,4 +1,4 @@
-// Running schedules: of every generator, and with weights that change during the run.
+// Runs schedules of every generator, and schedules whose weights change during the run.
 
 #include <algorithm>
 
@@ -20,11 +20,11 @@ using namespace lockstep::test;
 
 namespace {
 
-/// What backward reads: the version that forward read, the newest, the newest that
-/// forward predicted, or an estimate of what forward read.
+/// The weights that backward reads: forward's version, the newest version (with or
+/// without forward's prediction of it), or an estimate of forward's version.
 enum class Backward { same, newest, predicted, corrected };
 
-/// A pipeline that does not stop, by the rule of its paper.
+/// A pipeline that does not stop, by its paper's rule.
 struct Endless {
     const char* name;
     int per_update = 1;
@@ -36,8 +36,8 @@ struct Endless {
 
 using Weights = std::vector<HostTensor>;
 
-/// Returns weights `steps` steps after version `from`, by the average of the steps
-/// before.
+/// Returns an estimate of the weights `steps` steps after version `from`. It uses the
+/// average of the steps before.
 Weights estimated(const std::vector<Weights>& versions, int from, int steps,
                   double decay) {
     Weights made = versions.at(static_cast<std::size_t>(from));
@@ -57,7 +57,7 @@ Weights estimated(const std::vector<Weights>& versions, int from, int steps,
 const Endless kPipeDream{"pipedream", 1, [](const Endless&, int p, int s, int i) {
                              return std::max(0, i - p + s + 1);
                          }};
-/// w(t + 1) = w(t) - f'(w_1(t - p + 1), …, w_p(t - p + 1)), the same section.
+/// w(t + 1) = w(t) - f'(w_1(t - p + 1), …, w_p(t - p + 1)), from the same section.
 const Endless kVertical{"pipedream-vertical", 1, [](const Endless&, int p, int, int i) {
                             return std::max(0, i - p + 1);
                         }};
@@ -165,7 +165,7 @@ std::map<std::string, HostTensor> endless_alone(const Endless& rule, int stages,
     return report.ranks[0].kept;
 }
 
-/// Selects all shapes that interleaved takes, and some shapes of the others.
+/// Selects all shapes of interleaved, and some shapes of the other schedules.
 bool is_tried(const std::string& name, const PipelineShape& shape) {
     if (goes_both_ways(name) || !flushes(name) || !takes(name, shape)) return false;
     const auto is_one_of = [](int count, const std::vector<int>& chosen) {
@@ -205,7 +205,7 @@ TEST_CASE("random schedules give one device's gradients", "[pipeline][sim]") {
     while (run < 100) {
         const Schedule schedule = random_schedule(random);
         const int parts = schedule.part_count();
-        // A part on two stages has two gradients, so such schedules are left out.
+        // If a part is on two stages, it has two gradients. Such schedules are left out.
         if (parts != schedule.stages * schedule.chunks) continue;
         ++run;
         const Outcome pipelined = run_chain(PipelinePlan(schedule));
@@ -240,8 +240,8 @@ TEST_CASE("pipelines from both ends make one device's gradients and weights",
                 ChainOptions one = options;
                 const Outcome alone = run_chain(
                     PipelinePlan(make_schedule("gpipe", {stages, micro_batches})), one);
-                // Losses come from both ends: each end has those of micro-batches from
-                // the other end.
+                // Losses come from both ends. Each end has the losses of the
+                // micro-batches that began at the other end.
                 CHECK(difference(result, alone).absolute < 1e-14);
             }
 }
@@ -252,7 +252,7 @@ TEST_CASE("offloaded activations give the same results", "[pipeline][sim]") {
         const PipelinePlan plan(make_schedule(name, {4, 12}));
         ChainOptions options;
         options.learning_rate = 0.5;
-        // Mixed or estimated weights are on purpose, so cheap checks must do.
+        // Mixed or estimated weights are on purpose, so they get cheap checks.
         options.check = flushes(name) ? sim::CheckLevel::full : sim::CheckLevel::cheap;
         const Outcome on_device = run_chain(plan, options);
         options.offload = true;
@@ -260,8 +260,8 @@ TEST_CASE("offloaded activations give the same results", "[pipeline][sim]") {
         CHECK(on_host.results == on_device.results);
         std::int64_t sent = 0;
         for (const RankReport& rank : on_host.report.ranks) {
-            // A tensor that two chunks save is copied out once, but may come back for
-            // each.
+            // If two chunks save a tensor, it is copied to the host once, but may come
+            // back for each chunk.
             CHECK(rank.host.bytes_to_host <= rank.host.bytes_to_device);
             CHECK(rank.host.memory.current == decltype(MemoryReport::current){});
             sent += rank.host.bytes_to_host;
@@ -340,8 +340,7 @@ TEST_CASE("backward with other weights than forward's, and estimates, follow the
                 endless_alone(kPipeDream, stages, kUpdates, options.learning_rate);
             const auto values = named_under(result.results, "value/");
             CHECK(difference(values, expected).absolute < 1e-12);
-            // Gradients differ only on a stage that has weights both before and behind
-            // it.
+            // Gradients differ only if a stage has weights both before and behind it.
             if (stages > 2) CHECK(difference(values, stashed).absolute > 1e-6);
         }
 }
@@ -480,8 +479,8 @@ TEST_CASE("two tensors cross each boundary for each micro-batch, and nothing els
 }
 
 TEST_CASE("stages keep what the schedule says", "[pipeline][sim]") {
-    // A stage holds the same amount for each micro-batch. So if two peaks differ by one
-    // micro-batch, their difference is what it holds for one.
+    // A stage holds an equal number of bytes for each micro-batch. So the difference of
+    // two peaks that differ by one micro-batch is the bytes of one.
     const auto peaks = [](const Schedule& schedule) {
         const Outcome result = run_chain(PipelinePlan(schedule));
         std::vector<std::int64_t> bytes;
@@ -504,7 +503,7 @@ TEST_CASE("stages keep what the schedule says", "[pipeline][sim]") {
                 const std::int64_t each = two[i] - one[i];
                 REQUIRE(each > 0);
                 CHECK(all[i] == one[i] + (m - 1) * each);
-                // After stage 0, the next micro-batch's input has already arrived.
+                // On all stages but 0, the next micro-batch's input has already arrived.
                 const int held = std::min(stages - stage, m);
                 const std::int64_t next = stage > 0 && m > held ? kTensor : 0;
                 CHECK(turns[i] == one[i] + (held - 1) * each + next);

@@ -20,8 +20,8 @@ namespace {
 
 constexpr Picoseconds kMessage = 4;
 
-/// A floating point operation takes a picosecond, a message kMessage, and all else no
-/// time.
+/// A floating point operation takes a picosecond, a message takes `message`, and nothing
+/// else takes time.
 ClusterSpec exact_cluster(Picoseconds message) {
     ClusterSpec spec;
     spec.name = "exact";
@@ -89,7 +89,7 @@ RunReport run_on_clock(const Schedule& schedule, Picoseconds message,
     });
 }
 
-/// Returns the spans of one kind of event on a rank, in order, without the making of
+/// Returns the spans of one kind of event on a rank, in order. Leaves out the making of
 /// communicators.
 std::vector<TimeSpan> spans_of(const RunReport& report, int rank,
                                const std::string& kind) {
@@ -102,7 +102,7 @@ std::vector<TimeSpan> spans_of(const RunReport& report, int rank,
     return spans;
 }
 
-/// Returns the timer's spans of the same events; a group of messages has one span.
+/// Returns the timer's spans of these events; a group of messages has one span.
 std::vector<TimeSpan> spans_of(const Schedule& schedule, const Timing& timing, int stage,
                                bool messages) {
     std::vector<TimeSpan> spans;
@@ -122,8 +122,8 @@ std::vector<TimeSpan> spans_of(const Schedule& schedule, const Timing& timing, i
     return spans;
 }
 
-/// Returns whether a stage would send, or receive, two messages at once. A device on the
-/// clock has one port out and one in; the timer knows nothing of ports.
+/// Returns whether a stage would send, or receive, two messages at once. On the clock a
+/// device has one port for sending and one for receiving; the timer knows no ports.
 bool shares_ports(const Schedule& schedule, const Timing& timing) {
     for (int stage = 0; stage < schedule.stages; ++stage)
         for (const bool sends : {false, true}) {
@@ -141,7 +141,7 @@ bool shares_ports(const Schedule& schedule, const Timing& timing) {
 }
 
 /// Returns whether the stages would wait for one another if each had one queue, and not
-/// one for each direction. GPUs without room for waiting kernels would deadlock then.
+/// one for each direction. Then GPUs without room for waiting kernels would deadlock.
 bool needs_directions(Schedule schedule) {
     if (schedule.queues == MessageQueues::one) return false;
     schedule.queues = MessageQueues::one;
@@ -175,8 +175,8 @@ void check_times(const Schedule& schedule, std::vector<Durations> durations,
     }
 }
 
-/// Calls `check` with schedules of four generators, with groups and with queues by
-/// direction.
+/// Calls `check` with schedules of four generators, once with groups and once with queues
+/// by direction.
 void for_sent(const std::function<void(const Schedule&)>& check) {
     for (const char* name : {"gpipe", "1f1b", "zb-h1", "zb-h2"})
         for (const int stages : {2, 3, 5})

@@ -39,8 +39,8 @@ TEST_CASE("A plain executor of a schedule gives one device's gradients", "[pipel
                 run_chain(shape.stages, shape.micro_batches, /*uneven=*/true);
             check_alike(run_chain_plainly(schedule), alone);
             ++followed;
-            // Also with an activation and a gradient in one group, as most people write
-            // it.
+            // Most people write an activation and a gradient in one group. Tests that,
+            // too.
             if (name != "1f1b") continue;
             check_alike(run_chain_plainly(with_grouped_messages(schedule)), alone);
             ++grouped;

@@ -1,4 +1,4 @@
-// Schedules in PyTorch's own format: read, written, and run.
+// Schedules in PyTorch's own format are read, written and run.
 
 #include "src/pipeline/generators.hpp"
 #include "src/pipeline/load_schedule.hpp"
@@ -39,7 +39,7 @@ TEST_CASE("PyTorch's actions are recognized without a setting", "[pipeline]") {
               "F0 SA0 RA0.1 F0.1 SA0.1 RG0.1 I0.1 SG0.1 W0.1 R.1 RG0 B0 R",
               "RA0 F0 SA0 RA0.1 F0.1 B0.1 SG0.1 RG0 B0 SG0"});
     CHECK(!find_problem(schedule));
-    // A V: rank 0 has both ends of the model.
+    // In this V, rank 0 has both ends of the model.
     const Schedule v = read(
         "0F0,0F1,3F0,(3F1;3B0)OVERLAP_F_B,3B1,0B0,0B1\n"
         "1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n");
@@ -79,8 +79,8 @@ TEST_CASE("every schedule that PyTorch can express is read back from its text",
             }
             const Schedule again = read(pytorch_csv(schedule));
             CHECK(pytorch_csv(again) == pytorch_csv(schedule));
-            // On each rank PyTorch's stages are in order, so these come back in another
-            // order.
+            // PyTorch's stages are in order on each rank, so these schedules come back
+            // reordered.
             if (goes_both_ways(name)) continue;
             CHECK(again.work == schedule.work);
             CHECK(again.parts == schedule.parts);
@@ -146,8 +146,8 @@ TEST_CASE("the orders of PyTorch's issue 172668 hang, and their mended forms do 
     Schedule by_direction = read(rank_0 + hangs + behind);
     by_direction.queues = MessageQueues::by_direction;
     CHECK(!find_problem(by_direction));
-    // The second order: rank 1's SEND_B0 waits for a receive behind rank 0's SEND_F2,
-    // which waits for a receive behind rank 1's SEND_B0.
+    // In the second order, rank 1's SEND_B0 waits for a receive behind rank 0's SEND_F2.
+    // That SEND_F2 waits for a receive behind rank 1's SEND_B0.
     const std::string second = problem_of(
         "0F0,0SEND_F0,2RECV_F0,2F0,2SEND_F0,0F1,0SEND_F1,2RECV_F1,2F1,2SEND_F1,"
         "0F2,0SEND_F2,2RECV_B0,2B0,2SEND_B0,2RECV_F2,2F2,2SEND_F2,2RECV_B1,2B1,"

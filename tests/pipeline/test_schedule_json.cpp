@@ -27,7 +27,7 @@ void check_same(const Schedule& read, const Schedule& written) {
     CHECK(read.work == written.work);
 }
 
-/// Times it with a forward of 2, halves of 3 and 1, and messages of 0.5.
+/// Times the schedule with forwards of 2, halves of 3 and 1, and messages of 0.5.
 Json timed(const Schedule& schedule) {
     const std::vector<Durations> durations{{4, 6, 2, 1}};
     const Timing timing = time_schedule(schedule, durations);
@@ -114,7 +114,7 @@ TEST_CASE("a timing's document is read back as its schedule", "[pipeline]") {
         const Schedule schedule = with_messages(generated(name));
         check_same(read_schedule_json(timed(schedule).dump(), "a.json").schedule,
                    schedule);
-        // The same from the program's own output, line by line.
+        // The program's own output, line by line, must be read back as the same schedule.
         const Timing timing = time_schedule(schedule, {{}});
         const std::string text = timing_json(schedule, timing, {{{}}, 1, {}});
         check_same(read_schedule_json(text, "a.json").schedule, schedule);

@@ -1,4 +1,4 @@
-// Orders found by search, compared with all orders of small schedules.
+// Compares orders found by search with all orders of small schedules.
 
 #include <algorithm>
 #include <limits>
@@ -24,7 +24,7 @@ double most_held(const Schedule& schedule, const ScheduleMemory& memory = {}) {
     return most;
 }
 
-/// Adds all orders of a stage's F, I and W of some micro-batches, with each kind in
+/// Adds all orders of a stage's F, I and W of some micro-batches. Each kind stays in
 /// order.
 void add_orders(int micro_batches, std::vector<Instruction> list, int f, int i, int w,
                 std::vector<std::vector<Instruction>>& all) {
@@ -40,8 +40,8 @@ void add_orders(int micro_batches, std::vector<Instruction> list, int f, int i, 
     if (w < i) go_on(InstructionKind::backward_weight, w, f, i, w + 1);
 }
 
-/// Returns the least bubble of all orders on two stages that stay within the limit of
-/// memory.
+/// Returns the least bubble among all orders on two stages that do not exceed the limit
+/// of memory.
 Picoseconds least_bubble(const Schedule& work, const ScheduleTimes& times, double limit) {
     std::vector<std::vector<Instruction>> orders;
     add_orders(work.micro_batches, {}, 0, 0, 0, orders);
@@ -118,7 +118,7 @@ TEST_CASE("stages may halve their backwards or not", "[pipeline]") {
     const FoundOrder found = search_order(work, {{}}, {}, 3);
     CHECK(bubble_of(found.schedule) <= 6);
     CHECK(most_held(found.schedule) <= 3);
-    // What is at the end of a step stays there: here, nothing.
+    // Instructions at the end of a step must stay there. Here there are none.
     CHECK(found.schedule.instructions() == work.instructions());
 }
 

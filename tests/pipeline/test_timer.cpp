@@ -38,7 +38,7 @@ Picoseconds critical_time(const Timing& timing) {
     return sum;
 }
 
-/// Returns a stage's computing time, and its span from the first computation to the last
+/// Returns a stage's computing time, and the span from its first computation to its last
 /// end.
 StageTiming stage_by_hand(const std::vector<Instruction>& work,
                           const std::vector<TimeSpan>& spans) {
@@ -79,7 +79,7 @@ void check_stages(const Schedule& schedule, const Timing& timing) {
                              1e-14));
 }
 
-/// Returns whether each instruction that takes time begins because of the named one.
+/// Returns whether the named cause of each instruction that takes time is right.
 bool causes_hold(const Schedule& schedule, const LongestPath& graph,
                  const Timing& timing) {
     const auto maybe = [](Place place) {
@@ -211,7 +211,7 @@ TEST_CASE("messages wait for both programs and for earlier messages, not for wor
         {2, 2, 1}, {"F0 SA0 F1 SA1 RG0 B0 RG1 B1", "RA0 RA1 F0 F1 B0 SG0 B1 SG1"});
     const Timing timing = time_schedule(schedule, {{2, 1, 1, 5}, {1, 1, 1, 1}});
     using Spans = std::vector<std::vector<TimeSpan>>;
-    // SA1's data is made at 4, and it is sent after SA0; meanwhile stage 0 computes F1.
+    // SA1's data is ready at 4. It is sent after SA0; meanwhile stage 0 computes F1.
     CHECK(
         timing.spans ==
         Spans{

@@ -14,20 +14,19 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-/// Megatron's interleaved order for p = 2, m = 4, v = 2 with two mistakes that have been
-/// published: warm-up is (p - s - 1) + (v - 1) p, and backward takes the chunks in the
-/// same order as forward.
+/// Megatron's interleaved order for p = 2, m = 4, v = 2 with two published mistakes: the
+/// warm-up is (p - s - 1) + (v - 1) p, and backward runs the chunks in forward's order.
 const Lines kBackwardNotReversed{
     "F0 F1 F0.1 F1.1 B0 F2 B1 F3 B0.1 F2.1 B1.1 F3.1 B2 B3 B2.1 B3.1",
     "F0 F1 F0.1 B0 F1.1 B1 F2 B0.1 F3 B1.1 F2.1 B2 F3.1 B3 B2.1 B3.1"};
 
-/// 1F1B over p v virtual stages, with the lists of a stage's chunks one after another.
+/// 1F1B over p v virtual stages. A stage runs the lists of its chunks one after another.
 const Lines kChunksConcatenated{
     "F0 F1 F2 F3 B0 B1 B2 B3 F0.1 F1.1 B0.1 F2.1 B1.1 F3.1 B2.1 B3.1",
     "F0 F1 F2 B0 F3 B1 B2 B3 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1 F3.1 B3.1"};
 
-/// Returns whether the data of `waiting` is made on the stage of `next`, at `next` or
-/// after it. For orders of work.
+/// Returns whether the stage of `next` makes the data for `waiting`, at `next` or after
+/// it. For orders of work.
 bool need_stands_behind(const Schedule& schedule, Place waiting, Place next) {
     const Instruction& instruction = schedule.at(waiting);
     const bool forward = instruction.kind == InstructionKind::forward;
@@ -61,7 +60,7 @@ void check_order_deadlock(const Schedule& schedule, const std::string& progress)
         CHECK(need_stands_behind(schedule, cycle[i], cycle[(i + 1) % cycle.size()]));
 }
 
-/// Returns the problem of the lines; empty if counting and trying find none.
+/// Returns the problem of the lines; empty if the naive check finds none.
 std::string wrong_with(const PipelineShape& shape, const Lines& lines) {
     const Schedule schedule = written_schedule(shape, lines);
     const auto problem = find_problem(schedule);
@@ -204,7 +203,7 @@ TEST_CASE("every message exists once, between production and use", "[pipeline][e
 }
 
 TEST_CASE("data that stays on its stage has no message", "[pipeline][errors]") {
-    // Parts 0, 1 on stages 0, 1 and parts 2, 3 on stages 1, 0: part 1 passes its data to
+    // Parts 0, 1 on stages 0, 1 and parts 2, 3 on stages 1, 0: part 1 sends its data to
     // its own stage.
     Schedule turned = written_schedule({2, 1, 2}, {"F0 F0.1 B0.1 B0", "F0 F0.1 B0.1 B0"});
     turned.parts = {{0, 3}, {1, 2}};

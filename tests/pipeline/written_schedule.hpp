@@ -8,7 +8,7 @@
 
 namespace lockstep::test {
 
-/// Returns the instructions of a line: "F0 F1 (SA1;RG0) B0 B1".
+/// Returns the instructions of a line such as "F0 F1 (SA1;RG0) B0 B1".
 std::vector<Instruction> written_work(const std::string& line);
 
 /// Returns a schedule of these lines' instructions, with chunks looped over the stages.
@@ -18,7 +18,7 @@ Schedule written_schedule(const PipelineShape& shape,
 /// Returns one line for each stage, in the form in which they were written.
 std::vector<std::string> lines_of(const Schedule& schedule);
 
-/// Returns the place of an instruction on a stage. Throws if it is not there.
+/// Returns an instruction's place on a stage. Throws if it is missing.
 Place place_of(const Schedule& schedule, int stage, const std::string& text);
 
 }  // namespace lockstep::test

@@ -21,8 +21,8 @@ inline std::string read_file(const std::filesystem::path& path) {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// Removes the old file first: some file systems flush a file that is truncated and
-/// written again.
+/// Removes the old file first, because some file systems flush a file that is truncated
+/// and then written.
 inline void write_file(const std::filesystem::path& path, const std::string& bytes) {
     std::filesystem::remove(path);
     std::ofstream(path, std::ios::binary) << bytes;
@@ -38,7 +38,7 @@ inline bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
-/// While it lives, no file grows beyond `bytes`: writes fail as on a full disk.
+/// While this lives, no file grows beyond `bytes`. Writes fail as on a full disk.
 class FullDisk {
   public:
     explicit FullDisk(rlim_t bytes) {
@@ -60,7 +60,7 @@ class FullDisk {
     void (*handler_)(int) = nullptr;
 };
 
-/// Returns the error of the action; empty if it succeeds.
+/// Returns the error message of the action; empty if it succeeds.
 template <typename Action>
 std::string refusal(Action&& action) {
     try {

@@ -22,7 +22,7 @@ void multiply(Rank& rank, int times) {
         device.matmul_into(product, values, values);
 }
 
-/// Two devices: the first computes longer, and both need the sum.
+/// Two devices that both need a sum. The first device computes longer.
 RunReport sum_of_two() {
     return run_of_two([](Rank& rank) {
         const Tensor sum = rank.device().zeros({64, 64}, DType::f32);

@@ -22,7 +22,7 @@ std::vector<Library> events_of(const std::string& trace, const std::string& phas
     return events;
 }
 
-/// Returns a time as it is in a reader that keeps nanoseconds.
+/// Returns a time in nanoseconds, as a reader that keeps nanoseconds has it.
 std::int64_t nanoseconds(const Library& microseconds) {
     return std::llround(microseconds.get<double>() * 1000);
 }

@@ -30,14 +30,14 @@ std::vector<Library> steps_of(const std::string& trace) {
     return steps;
 }
 
-/// Returns the launch that HTA pairs with a kernel.
+/// Returns the launch that HTA assigns to a kernel.
 const Library& launch_of(const Library& launches, const Library& kernel) {
     for (const Library& launch : launches)
         if (launch["args"]["correlation"] == kernel["args"]["correlation"]) return launch;
     throw std::runtime_error("a kernel without its launch");
 }
 
-/// Three steps of training on rank 0: forward, backward and update, each a kernel of 5
+/// Three training steps on rank 0. Forward, backward and update each have a kernel of 5
 /// us.
 RunReport three_steps() {
     RunReport run;
@@ -125,7 +125,7 @@ TEST_CASE(
 TEST_CASE("times are whole in a unit no longer than any operation", "[report]") {
     RunReport run = three_steps();
     REQUIRE(Library::parse(hta_trace(run, 0))["lockstepUnitPicoseconds"] == 1'000'000);
-    // Seven nanoseconds of communication on another rank: the unit is 1 ns for both.
+    // Another rank communicates for seven nanoseconds, so the unit is 1 ns for both.
     run.ranks.resize(2);
     run.trace.push_back(
         {1, "world", "send + recv", "communication", 500, 7'500, -1, 4, {}});

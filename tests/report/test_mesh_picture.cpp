@@ -35,7 +35,7 @@ std::vector<MeshShape> random_shapes() {
     return shapes;
 }
 
-/// Checks the places that a picture names: those of the row, and those of the column.
+/// Checks the places that a picture names in a row and in a column.
 void check_places(const MeshShape& shape, const MeshLayout& layout, int row, int column,
                   int rank) {
     const std::vector<std::string> axes = layout.row_axes();
@@ -83,7 +83,7 @@ struct Rectangle {
     }
 };
 
-/// Returns the rectangles with this text in their tag or their tooltip.
+/// Returns the rectangles with this text in their tag or tooltip.
 std::vector<Rectangle> rectangles_with(const std::string& svg, const std::string& text) {
     std::vector<Rectangle> found;
     for (std::size_t at = svg.find("<rect"); at != std::string::npos;
@@ -245,7 +245,7 @@ TEST_CASE("an SVG has every rank inside of its node's frame", "[report][mesh]") 
 
 TEST_CASE("a large mesh is drawn as dots, in bounds", "[report][mesh]") {
     const std::string svg = mesh_svg(mesh_of("pp=16,dp=128,tp=8"));
-    CHECK(count_of(svg, "fill=\"#77AADD\"") == 1024 + 1);  // pp 0, and the legend
+    CHECK(count_of(svg, "fill=\"#77AADD\"") == 1024 + 1);  // pp 0 and the legend
     CHECK(count_of(svg, "class=\"n\"") == 2048);
     CHECK(svg.size() < 2'000'000);
     CHECK(is_balanced_xml(svg));

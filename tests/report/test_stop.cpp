@@ -1,5 +1,5 @@
 // Tests the files that a run leaves after a mistake: the diagnosis as JSON, the picture
-// of which rank waited for which, and the trace up to the stop.
+// of ranks that wait for ranks, and the trace up to the stop.
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -65,7 +65,7 @@ void circle_beside_others(Rank& rank) {
     rank.world().all_reduce(x).wait();
 }
 
-/// Returns whether each tag is closed after all tags inside it, and none stays open.
+/// Returns whether tags are closed in the right order, and no tag stays open.
 bool is_well_formed(const std::string& xml) {
     std::vector<std::string> open;
     for (std::size_t at = xml.find('<'); at != std::string::npos;

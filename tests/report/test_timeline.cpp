@@ -24,7 +24,7 @@ std::string svg_of(const RunReport& report, const char* title) {
     return chart_svg(timeline_chart(report, title));
 }
 
-/// Two devices that differ a little: the second one's last operation has another name.
+/// Two devices with one difference: their last operations have different names.
 RunReport uneven_run() {
     RunReport report = small_run();
     report.trace.back().name = "adam";
@@ -39,7 +39,7 @@ std::vector<std::string> lines_of(const std::string& text) {
     return lines;
 }
 
-/// `at` is its start and its end.
+/// `at` has the start and the end.
 void add(RunReport& report, int rank, const std::string& queue, const std::string& name,
          const std::string& kind, std::pair<Picoseconds, Picoseconds> at,
          int micro_batch = -1) {
@@ -47,7 +47,7 @@ void add(RunReport& report, int rank, const std::string& queue, const std::strin
         {rank, queue, name, kind, at.first, at.second, micro_batch, 0, {}});
 }
 
-/// GPipe with forward 1 s and backward 2 s: the picture in the papers.
+/// GPipe as in the papers' picture: forward takes 1 s, backward takes 2 s.
 RunReport gpipe(int stages, int micro_batches) {
     RunReport report;
     report.ranks.resize(static_cast<std::size_t>(stages));
@@ -74,7 +74,7 @@ RunReport many_spans(int ranks, int spans) {
     return report;
 }
 
-/// Devices 0, 2, 4, … do the same, and devices 1, 3, 5, … do the same.
+/// Devices 0, 2, 4, … do one thing, and devices 1, 3, 5, … do another.
 RunReport every_second(int ranks) {
     RunReport report;
     for (int rank = 0; rank < ranks; ++rank)
@@ -135,7 +135,7 @@ TEST_CASE("devices that do exactly the same are one row", "[report]") {
     REQUIRE(count_of(svg, "<title>all_reduce\n") == 2);
     REQUIRE(count_of(svg, "marker-end") == 0);
 
-    // Devices that differ only in a time, label, look, number or memory are drawn apart.
+    // Devices that differ in a time, label, look, number or memory are drawn separately.
     const auto apart = [](const auto& change) {
         RunReport report = small_run();
         change(report);
@@ -205,7 +205,7 @@ TEST_CASE("a short span is shown if its column is otherwise empty", "[report]") 
 TEST_CASE("a column shows the work or idle time that fills most of it", "[report]") {
     RunReport report;
     report.ranks.resize(1);
-    report.ranks[0].time.end = 6399;  // 64 columns of almost 100
+    report.ranks[0].time.end = 6399;  // 64 columns of nearly 100 ps
     add(report, 0, "compute", "forward", "phase", {0, 331});
     add(report, 0, "compute", "backward", "phase", {391, 829});
     REQUIRE(contains(text_of(report, 79), "|F--/B===////"));
@@ -279,7 +279,7 @@ TEST_CASE("the size of an SVG is bounded", "[report]") {
     REQUIRE(contains(many, ">100 devices, 20 us</text>"));
     REQUIRE(contains(many, ">36 more devices are not drawn</text>"));
     REQUIRE(many.size() < 6'000'000);
-    // Several queues per device: too many boxes to have an element each.
+    // Each device has several queues. These are too many boxes to have one element each.
     RunReport wide;
     for (const char* queue : {"compute", "world", "tp", "dp"}) {
         for (TraceEvent event : many_spans(64, 120).trace) {

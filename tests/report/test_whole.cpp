@@ -1,4 +1,4 @@
-// Tests how the parts of one whole that ranks kept are put together.
+// Tests how parts of one whole are put together. Each part was kept by a rank.
 
 #include "sim/cluster.hpp"
 #include "src/core/require.hpp"
@@ -17,8 +17,8 @@ HostTensor counted(Shape shape, int first) {
     return tensor;
 }
 
-/// Each rank keeps one row of a whole of three rows. All keep another tensor, and rank 1
-/// a third.
+/// Each rank keeps one row of a whole of three rows. All ranks keep a second tensor, and
+/// rank 1 keeps a third tensor.
 RunReport three_ranks() {
     return sim::make_cluster(3)->run([](Rank& rank) {
         const Part part = row_part({3, 2}, rank.index(), 1);

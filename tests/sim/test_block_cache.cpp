@@ -45,7 +45,7 @@ TEST_CASE("A block of too many bytes gets no wrong size") {
 TEST_CASE("Kept and used blocks together take little more than the peak use") {
     BlockCache cache;
     std::int64_t most = 0;
-    // Each round takes larger blocks, so the smaller ones before it are of no use.
+    // Each round needs larger blocks, so the earlier smaller blocks are of no use.
     for (std::int64_t bytes = 1000; bytes < 50'000'000; bytes = bytes * 3 / 2) {
         std::array<std::byte*, 3> blocks{};
         for (std::byte*& block : blocks)
@@ -66,7 +66,7 @@ TEST_CASE("Blocks that are not reused are freed") {
     for (std::byte* block : once)
         cache.give_back(block, kLarge);
     CHECK(cache.kept() == 8 * kLarge);
-    // From now on the loop uses only two large blocks, and small ones.
+    // From now on the loop uses only two large blocks and some small blocks.
     for (int step = 0; step < 100'000; ++step) {
         std::byte* const a = cache.take(kLarge);
         std::byte* const b = cache.take(kLarge);
@@ -87,7 +87,7 @@ TEST_CASE("The kept blocks of several caches are counted together, and can be dr
         other.count_kept_in(total);
         one.give_back(one.take(6400), 6400);
         other.give_back(other.take(64), 64);
-        CHECK(total == 6656 + 64);  // 13 units of 512 bytes, and one of 64
+        CHECK(total == 6656 + 64);  // 13 units of 512 bytes, and one unit of 64
         one.drop_kept();
         CHECK(one.kept() == 0);
         CHECK(total == 64);

@@ -7,8 +7,8 @@
 #include "tests/sim/worlds.hpp"
 
 // Compares counted bytes and messages with the formulas of Thakur et al. 2005 and of
-// NCCL's documentation: per rank if n divides the buffer, otherwise summed over the
-// ranks.
+// NCCL's documentation. Each rank is compared if n divides the buffer, otherwise the sum
+// over the ranks.
 
 namespace lockstep::test {
 
@@ -236,7 +236,7 @@ TEST_CASE("bytes between nodes are counted separately", "[sim][bytes]") {
             if (traffic.between_nodes) bytes += traffic.bytes_sent;
         return bytes;
     };
-    // Ranks 7 and 15 send around the ring to the other node.
+    // Ranks 7 and 15 send to the other node, because the ring continues there.
     CHECK(between(7) == std::int64_t{2} * 15 * 10 * kFloat);
     CHECK(between(15) == std::int64_t{2} * 15 * 10 * kFloat);
     CHECK(between(6) == 0);

@@ -1,5 +1,5 @@
-// F23 and F24 found by declaration: replicas that step with different gradients or start
-// with different values, and correct programs that look similar.
+// F23 and F24 are found by declaration: replicas step with different gradients or start
+// with different values. Correct programs that look similar pass.
 
 #include "src/comm/expect.hpp"
 #include "src/comm/mesh.hpp"
@@ -19,7 +19,7 @@ Tensor ones(Rank& rank) {
     return weight;
 }
 
-/// Returns the same gradient on all ranks of one `place`.
+/// Returns a gradient that is the same on all ranks with the same `place`.
 Tensor gradient_of(Rank& rank, int place, int step) {
     Tensor gradient = rank.device().empty({4}, DType::f32);
     rank.device().random_normal(gradient, {9, "gradient"}, 0, 1, 400 * place + 4 * step);
@@ -30,7 +30,7 @@ void sgd(Rank& rank, const Tensor& weight, const Tensor& gradient) {
     rank.device().sgd(weight, gradient, Tensor(), {.learning_rate = 0.1});
 }
 
-/// Three steps. In each, a rank takes the gradient of its place.
+/// Makes three steps. In each step a rank uses the gradient of its place.
 template <typename Place>
 Program stepping(Place place) {
     return [place](Rank& rank) {
@@ -200,8 +200,8 @@ TEST_CASE("F24: a declared replica that one rank writes to between steps",
 
 namespace {
 
-/// Three steps of AdamW on one parameter; in bf16 it has an f32 master. The gradient is
-/// the sum of the ranks' terms, or only the rank's own term.
+/// Three steps of AdamW on one parameter. A bf16 parameter has an f32 master. The
+/// gradient is the sum of the ranks' terms, or only the rank's own term.
 Program with_optimizer(DType dtype, bool adds_up, bool declares_late = false) {
     return [=](Rank& rank) {
         Device& device = rank.device();
@@ -270,7 +270,7 @@ TEST_CASE("F23: replicas on the host are watched if they are declared there",
         const Diagnosis found = found_by_full_check(2, offloaded(dtype, false, true));
         CHECK(found.fault == "F23");
         check_names(found, {"in step 1 ranks 0–1 hold the same weight"});
-        // The checker does not know that a copy of a replica is a replica: see
+        // The checker does not know that a copy of a replica is a replica, see
         // Device::start_copy.
         correct(2, offloaded(dtype, false, false));
     }
@@ -280,8 +280,8 @@ TEST_CASE(
     "F23: if some replicas are left out of a sum, the ranks of the missing terms are "
     "named",
     "[sim][faults]") {
-    // As with tied weights: each end of two lines of stages is summed along dp, then over
-    // the two ends. The second line forgets the second sum.
+    // As with tied weights: both ends of two lines of stages sum along dp, then over the
+    // ends. One line forgets the sum over the ends.
     const auto program = [](const std::function<void(Mesh&, const Tensor&)>& sums) {
         return [sums](Rank& rank) {
             Device& device = rank.device();
@@ -316,7 +316,7 @@ TEST_CASE(
         found_by_full_check(4, program([](Mesh& mesh, const Tensor& gradient) {
                                 mesh["pp"].all_reduce(gradient).wait();
                             }));
-    // No sum went over the replicas, so each may have its own terms.
+    // Nothing was summed over the replicas, so each replica may have its own terms.
     says(none, "not over dp");
 
     const Diagnosis twice =

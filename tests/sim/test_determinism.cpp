@@ -9,7 +9,7 @@ namespace lockstep::test {
 
 namespace {
 
-/// Returns all that a report contains, as text.
+/// Returns everything in a report as text.
 std::string text_of(const RunReport& report) {
     std::ostringstream text;
     text.precision(17);
@@ -43,8 +43,8 @@ void check_same(int ranks, const Program& program, const std::string& spec = "cl
     }
 }
 
-/// Every rank exchanges with random ranks and computes for random times, on two
-/// communicators without order between them, so messages compete for ports at unequal
+/// Every rank exchanges with random ranks and computes for random times. There are two
+/// communicators without an order between them, so messages compete for ports at unequal
 /// times.
 void random_exchange(Rank& rank, std::uint64_t seed) {
     Device& device = rank.device();

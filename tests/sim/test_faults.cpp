@@ -6,14 +6,14 @@
 #include "tests/message_of.hpp"
 #include "tests/sim/worlds.hpp"
 
-// Each mistake is made on purpose; its message must name the class, the ranks and both
+// Makes each mistake on purpose. Its message must name the class, the ranks and both
 // lines.
 
 namespace lockstep::test {
 
 namespace {
 
-/// Line numbers of calls, each set on the line before the call.
+/// Line numbers of calls. Each variable is set on the line before its call.
 int here = 0;
 int there = 0;
 
@@ -295,8 +295,8 @@ TEST_CASE("F14: a pipeline whose last stage warms up once too often", "[sim][err
                 }
             };
             if (rank.index() > 1) return rank.world().barrier().wait();
-            // Stage 0 needs one warm-up forward; stage 1 wrongly takes two before its
-            // first backward.
+            // Stage 0 has one warm-up forward. Stage 1 must have none, but wrongly asks
+            // for two forwards before its first backward.
             forward(0);
             if (rank.index() == 1) forward(1);
             backward(0);
@@ -315,7 +315,7 @@ TEST_CASE("the class of a circle of messages does not depend on a name",
         const auto group = [&](Rank& rank) {
             return rank.world().split(0, rank.index(), name);
         };
-        // One forward and one backward; then both ranks send at once.
+        // One forward and one backward. Then both ranks send at the same time.
         const Diagnosis pipeline = fault_of(2, [&](Rank& rank) {
             const auto stages = group(rank);
             const Tensor x = floats(rank, 4);
@@ -325,8 +325,8 @@ TEST_CASE("the class of a circle of messages does not depend on a name",
             stages->recv(x, 1 - rank.index()).wait();
         });
         CHECK(pipeline.fault == "F14");
-        // Neighbours in a ring exchange values: the first time correctly, then each sends
-        // first.
+        // Neighbours in a ring exchange values, the first time correctly. The second time
+        // each rank sends first.
         for (const int ranks : {2, 4}) {
             const Diagnosis ring = fault_of(ranks, [&](Rank& rank) {
                 const auto ranks_of_ring = group(rank);
@@ -346,7 +346,7 @@ TEST_CASE("the class of a circle of messages does not depend on a name",
 
 namespace {
 
-/// All forwards, then all backwards, but stage 2 waits for one forward too many.
+/// All forwards, then all backwards. But stage 2 waits for one forward too many.
 void one_forward_too_many(Rank& rank) {
     const Tensor x = floats(rank, 4);
     const int before = rank.index() - 1;
@@ -386,7 +386,7 @@ TEST_CASE("F14: two stages with equal exchanges are distinguished by their phase
     CHECK(both_receive(Phase::forward).fault == "F14");
     CHECK(both_receive(Phase::backward).fault == "F11");
     CHECK(both_receive(Phase::update).fault == "F11");
-    // A forward inside a backward, as recomputation does it, leaves the device in the
+    // Recomputation runs a forward inside a backward. This leaves the device in the
     // backward phase.
     const Diagnosis nested = fault_of(2, [](Rank& rank) {
         const Tensor x = floats(rank, 4);
@@ -419,7 +419,7 @@ TEST_CASE("F11: experts' uneven all-to-alls do not make stages of their ranks",
 }
 
 TEST_CASE("F11: a server and one of its workers both receive first", "[sim][errors]") {
-    // The server has sent and received more than each worker, but it is not a pipeline
+    // The server has sent and received more than each worker. Still it is not a pipeline
     // stage.
     for (const int ranks : {4, 64}) {
         const Diagnosis found = fault_of(ranks, [](Rank& rank) {
@@ -523,7 +523,7 @@ TEST_CASE("F13: a barrier of a plane without some of its ranks", "[sim][errors]"
     REQUIRE(later.parties.size() == 2);
     CHECK(later.parties[0].ranks == std::vector<int>{0, 1});
 
-    // In the first step this still looks like calls in a different order.
+    // After the first step alone this looks like calls in a different order.
     const Diagnosis first = fault_of(8, program(true, true));
     CHECK(first.fault == "F12");
     CHECK(first.cause.find("if only some ranks make a call, let all ranks make it") !=

@@ -1,4 +1,4 @@
-// Gradient norms over a mesh, each made wrong in one way; and reductions that add up
+// Gradient norms over a mesh, each with one mistake; also reductions that add up
 // different parameters.
 
 #include <functional>
@@ -73,8 +73,8 @@ std::string clipped_by(const SquaresOf& squares, bool has_tie = true) {
     });
 }
 
-/// Adds up the squares of the parameters that `counts` selects, over lines of these
-/// names.
+/// Adds up the squares of the parameters that `counts` selects, then sums over the lines
+/// of these axes.
 SquaresOf summed(const std::function<bool(const Parameter&)>& counts,
                  const std::vector<std::string>& axes) {
     return [=](Device& device, Mesh& mesh, const std::vector<Parameter*>& parameters) {
@@ -94,7 +94,7 @@ bool once(const Parameter& parameter) {
     return true;
 }
 
-/// Like `once`, but every replica along lines of that name counts.
+/// Like `once`, but along the axis `line` every replica counts.
 std::function<bool(const Parameter&)> every(const std::string& line) {
     return [line](const Parameter& parameter) {
         for (const Placement& placement : parameter.placements)
@@ -139,8 +139,8 @@ TEST_CASE("A stage, and a shard, that a norm leaves out are found", "[sim]") {
     says(stage,
          "different parts of the model along pp, but their squares are not added up over "
          "it");
-    // Each rank scales by its own norm, so replicas drift apart. That is found first, and
-    // the norms explain it.
+    // Each rank scales by its own norm, so replicas drift apart. The drift is found
+    // first, and the norms explain the drift.
     const std::string shard = clipped_by(summed(once, {"dp", "pp"}));
     says(shard, "F23: a gradient is missing in a norm");
     says(shard,
@@ -149,7 +149,7 @@ TEST_CASE("A stage, and a shard, that a norm leaves out are found", "[sim]") {
     const std::string own = clipped_by(summed([](const auto&) { return true; }, {}));
     says(own, "F23: a gradient is missing in a norm");
     says(own, "also sum the squares over");
-    // Only one copy's square counts, so the ranks of the other copies must receive it.
+    // Only one copy's square counts, so the other copies' ranks must receive it.
     const std::string copy = clipped_by(summed(once, {"pp", "tp"}));
     says(copy, "F23: a gradient is missing in a norm");
     says(copy, "rank 2 clips");
@@ -207,7 +207,7 @@ void clip(Rank& rank, Zero1& sync, const ShardNorm& norm) {
         rank.device().scale(shard->gradient, factor);
 }
 
-/// Two steps of a GPT by ZeRO-1 on two ranks, clipped by that norm.
+/// Two steps of a GPT by ZeRO-1 on two ranks, clipped by `norm`.
 std::string shards_clipped_by(const ShardNorm& norm, bool before_finish = false) {
     return found(2, sim::CheckLevel::full, [&](Rank& rank) {
         Device& device = rank.device();
@@ -333,8 +333,8 @@ TEST_CASE("A sum of different parameters is found at once, by their names", "[si
 }
 
 TEST_CASE("A norm that cannot be followed is not judged", "[sim]") {
-    // Each rank divides the squares by the number of copies. That is right, but the
-    // checker cannot follow it.
+    // Each rank divides the squares by the number of copies. The result is right, but the
+    // checker cannot follow the division.
     CHECK(clipped_by(
               [](Device& device, Mesh& mesh, const std::vector<Parameter*>& parameters) {
                   Tensor squares = device.zeros({1}, DType::f64);
@@ -401,7 +401,7 @@ TEST_CASE("A sum of different parts of a parameter is found at once", "[sim]") {
     }
     says(sums(column_part(whole, 0, 1), column_part(whole, 1, 1), false),
          "rank 1 brings column 1 in");
-    // The maximum over parts is not a sum of terms.
+    // A maximum of parts is not a sum of terms.
     CHECK(found(2, sim::CheckLevel::cheap, [&](Rank& rank) {
               const ParameterInit init{rank.device(), DType::f32, 1, ""};
               const Parameter weight(init, "weight", rank.index() == 0 ? upper : lower);

@@ -2,8 +2,8 @@
 #include "tests/catch.hpp"
 #include "tests/sim/watched.hpp"
 
-// Ranks that disagree about a group (F06), about split sizes (F08), and misused groups of
-// operations (F15); and correct programs that look similar.
+// Ranks disagree about a group (F06) or about split sizes (F08), or misuse groups of
+// operations (F15). Correct programs that look similar pass.
 
 namespace lockstep::test {
 
@@ -99,7 +99,7 @@ TEST_CASE("F06: meshes of other axes or sizes", "[sim][errors]") {
     says(found_with({{"dp", 4}}), "the axes differ");
     says(found_with({{"dp", 4}, {"tp", 1}}), "rank 1 makes the mesh dp 4 at");
     says(found_with({{"dp", 2}, {"cp", 2}}), "the axes differ");
-    // Each axis makes one split, even an axis of one rank.
+    // Each axis makes one split, even an axis with one rank.
     says(found_with({{"dp", 2}, {"tp", 2}, {"cp", 1}}),
          "rank 1 makes the mesh dp 2 x tp 2 x cp 1 at");
 }

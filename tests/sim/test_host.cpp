@@ -1,4 +1,4 @@
-// The host as a device: its clock, its memory, and copies on a queue for each direction.
+// The host as a device: its clock, its memory, and a copy queue for each direction.
 
 #include <algorithm>
 #include <cmath>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-/// With these figures every time below is a whole number of picoseconds.
+/// With these figures each time below is a whole number of picoseconds.
 ClusterSpec spec() {
     ClusterSpec spec = load_cluster("classroom");
     spec.launch_seconds = 0;
@@ -127,7 +127,7 @@ TEST_CASE("Memory that is not pinned is staged by the host, and the program wait
             const Tensor here = rank.host().empty({kMiB}, DType::f32);
             Work copy =
                 to_host ? device.start_copy(here, there) : device.start_copy(there, here);
-            // The copy is over when the call returns, so this does not wait for it.
+            // The copy has ended when the call returns, so the fill does not wait for it.
             device.fill(there, 1);
             copy.wait();
         });
@@ -155,7 +155,7 @@ TEST_CASE("The device waits for the host's work only if its own operation comes 
     CHECK(time(false).makespan() == on_host + on_device);
     CHECK(time(false).ranks[0].time.waiting == on_host);
     CHECK(time(false).ranks[0].host.compute == on_host);
-    // The trace has all waits: for the host and for other ranks.
+    // The trace shows every wait, for the host and for other ranks.
     const RunReport waiting = run(
         [](Rank& rank) {
             const Tensor there = rank.device().zeros({16}, DType::f32);
@@ -214,7 +214,7 @@ TEST_CASE("An optimizer of host parameters costs the formulas' time", "[sim][hos
     CHECK(rank.kept.at("w") == plain);
     CHECK(rank.kept.at("master") == plain);
 
-    // Value, gradient, two moments: 16 bytes a parameter on the host, 8 on the device.
+    // Value, gradient, two moments: 16 bytes a parameter on the host; 8 on the device.
     using enum MemoryCategory;
     CHECK(rank.host.memory.peak == 4 * kBytes);
     CHECK(rank.host.memory.current[static_cast<std::size_t>(optimizer)] == 0);
@@ -223,8 +223,8 @@ TEST_CASE("An optimizer of host parameters costs the formulas' time", "[sim][hos
     CHECK(rank.host.bytes_to_host == kBytes);
     CHECK(rank.host.bytes_to_device == kBytes);
 
-    // The clock has one copy, the step, and the other copy, in this order. The step reads
-    // value, gradient and moments and writes all but the gradient.
+    // The clock shows one copy, the step, and the other copy, in this order. The step
+    // reads value, gradient and moments, and writes all of them except the gradient.
     const auto step = operation_time(spec().host, 0, 7 * kBytes, DType::f32);
     const auto& trace = report.trace;
     const auto adamw = std::find_if(trace.begin(), trace.end(), [](const auto& event) {
@@ -284,9 +284,9 @@ TEST_CASE("An offloaded step overlaps with the copies of other parameters",
         rank.keep("b", values[1]);
     };
     const RunReport report = run(offload);
-    // The host fills six tensors with zeros, while the device fills two. Then only
-    // the first gradient is copied. The second gradient is copied during the first step,
-    // and the first parameter during the second step.
+    // The host fills six tensors with zeros, while the device fills two. Then the first
+    // gradient is copied, with nothing else in progress. The second gradient is copied
+    // during the first step, and the first parameter during the second step.
     const auto zeros = operation_time(spec().host, 0, kBytes, DType::f32);
     const auto step = operation_time(spec().host, 0, 7 * kBytes, DType::f32);
     const auto copy = copy_time(kBytes);
@@ -294,7 +294,7 @@ TEST_CASE("An offloaded step overlaps with the copies of other parameters",
     CHECK(report.makespan() == 6 * zeros + copy + 2 * step + copy);
     CHECK(report.ranks[0].time.copy == 4 * copy);
     CHECK(report.ranks[0].host.compute == 6 * zeros + 2 * step);
-    // The first step of AdamW with a gradient of ones is nearly the learning rate.
+    // With a gradient of ones the first step of AdamW is nearly the learning rate.
     CHECK(report.ranks[0].kept.at("a") == report.ranks[0].kept.at("b"));
     CHECK(std::abs(report.ranks[0].kept.at("a").at(0) + AdamWOptions{}.learning_rate) <
           1e-3 * AdamWOptions{}.learning_rate);
@@ -337,7 +337,7 @@ TEST_CASE("Weights in bf16 are offloaded with their f32 masters on the host",
     });
     const RankReport& rank = report.ranks[0];
     CHECK(rank.kept.at("w") == plain);
-    // 16 bytes a parameter on the host, 12 of them the optimizer's; 4 on the device.
+    // The host holds 16 bytes a parameter (12 of them are the optimizer's), the device 4.
     using enum MemoryCategory;
     CHECK(rank.host.memory.peak == 16 * kElements);
     CHECK(rank.host.memory.peak_of(optimizer) == 12 * kElements);
@@ -379,7 +379,7 @@ TEST_CASE("A shared link serves in the order of virtual time, not of the host",
     options.trace = true;
     const auto copies = [&] {
         const RunReport report = sim::make_cluster(options)->run([](Rank& rank) {
-            // Rank 3 asks first, rank 0 last; each twice, in both directions.
+            // Rank 3 asks first, rank 0 last. Each rank asks twice, in both directions.
             const Tensor down = rank.device().empty({kMiB}, DType::f32);
             const Tensor up = rank.device().empty({kMiB}, DType::f32);
             const Tensor here = pinned(rank.host(), {kMiB});
@@ -400,7 +400,7 @@ TEST_CASE("A shared link serves in the order of virtual time, not of the host",
     };
     const auto first = copies();
     const auto copy = copy_time(4 * kMiB);
-    // The two directions do not disturb each other: both take the same times.
+    // The two directions do not disturb each other, so both need the same times.
     REQUIRE(first.size() == std::size_t{4} * 2 * 2);
     for (const char* queue : {"copy to host", "copy to device"}) {
         const Picoseconds begin = ends_of(first, 3, queue).at(0);
@@ -533,7 +533,7 @@ TEST_CASE("Impossible copies are refused", "[sim][host]") {
             CHECK(refused(device, there, host.empty({4}, DType::i32))
                       .find("source is i32, but destination is f32") !=
                   std::string::npos);
-            // Neither device can compute with tensors of both.
+            // Neither device can compute with a tensor of the other device.
             CHECK(message_of<UsageError>([&] {
                       device.add(there, here);
                   }).find("source") != std::string::npos);

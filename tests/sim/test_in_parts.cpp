@@ -11,7 +11,7 @@
 #include "tests/catch.hpp"
 #include "tests/sim/worlds.hpp"
 
-// Long operations that are split into parts for idle threads.
+// Long operations are split into parts for idle threads.
 
 namespace lockstep::test {
 

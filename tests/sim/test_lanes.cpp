@@ -4,7 +4,7 @@
 #include "sim/lane_functions.hpp"
 #include "tests/catch.hpp"
 
-// The errors of the functions on lanes, in units of the last place.
+// Measures the errors of the functions on lanes, in units of the last place.
 
 namespace lockstep::test {
 
@@ -13,7 +13,7 @@ namespace {
 using sim::kLane;
 using sim::Lane;
 
-/// Returns the error of `got`, as a multiple of the step from the right number of type T
+/// Returns the error of `got`, in units of the distance from the right number, in type T,
 /// to the next larger number.
 template <typename T>
 double units_off(T got, long double right) {
@@ -95,7 +95,7 @@ TEST_CASE("Formulas of lanes use the lanes' own functions") {
         x[i] = 0.37 * static_cast<double>(i - 7);
     CHECK((formulas::erf_of(x) == sim::erf_lane<double>(x)).all());
     CHECK((formulas::exp_of(x) == sim::exp_lane<double>(x)).all());
-    // For very large x the density is 0, not the smallest number times x.
+    // For very large x the density is 0; it is not x times the smallest number.
     const Lane<double> far = Lane<double>::Constant(1e308);
     CHECK((formulas::gelu_backward<Lane<double>>(far, Lane<double>::Ones()) == 1).all());
     const Lane<float> far_too = Lane<float>::Constant(3e38F);

@@ -1,4 +1,4 @@
-// Values are followed over ranks. Found are: values reduced twice, added to a reduced
+// Follows values over ranks. Finds values that are reduced twice, added to a reduced
 // value, not reduced, or gathered in the wrong order. Similar programs without a mistake
 // pass.
 
@@ -35,7 +35,7 @@ Tensor own_values(Rank& rank, std::int64_t count = 8) {
     return values;
 }
 
-/// A tensor that an operation reads counts as used.
+/// Uses a tensor: an operation reads it.
 void use(Rank& rank, const Tensor& tensor) {
     (void)rank.device().tanh(tensor);
 }
@@ -52,7 +52,7 @@ TEST_CASE("a second sum is found when an operation reads it", "[sim][faults]") {
         });
     };
     CHECK(twice(true) == "F22");
-    CHECK(twice(false).empty());  // as in a benchmark
+    CHECK(twice(false).empty());  // nothing reads it, as in a benchmark
 }
 
 TEST_CASE("a second sum is found through functions, copies and another communicator",
@@ -257,7 +257,7 @@ TEST_CASE("replicas that are updated with gradients of shards are found",
                 }
             }
             if (average) world.all_reduce(bias, Reduction::mean).wait();
-            // Hashes of replicas would also find it, but nothing here declares replicas.
+            // Hashes of replicas would also find it, but no replicas are declared here.
         });
     };
     CHECK(train(false, true, false) == "F23");

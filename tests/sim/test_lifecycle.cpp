@@ -5,7 +5,7 @@
 #include "tests/catch.hpp"
 #include "tests/sim/watched.hpp"
 
-// Communicators that are destroyed too early, too late, or not on all ranks (F31).
+// Communicators are destroyed too early, too late, or not on all ranks (F31).
 
 namespace lockstep::test {
 

@@ -8,7 +8,7 @@
 #include "src/core/philox.hpp"
 #include "tests/catch.hpp"
 
-// Compares each kernel's bits with their definition: an element is a sum of blocks, and
+// Compares each kernel's bits with the definition: an element is a sum of blocks, and
 // each block is a chain of fused multiply-adds.
 
 namespace lockstep::test {
@@ -18,7 +18,7 @@ namespace {
 using sim::MatmulKernel;
 using sim::Product;
 
-/// Rows of random numbers, with NaN between the rows, which must not be read.
+/// Rows of random numbers. Between the rows there is NaN, which must not be read.
 template <typename T>
 std::vector<T> random_rows(std::int64_t rows, std::int64_t columns, std::int64_t row,
                            std::string_view name) {
@@ -32,7 +32,7 @@ std::vector<T> random_rows(std::int64_t rows, std::int64_t columns, std::int64_t
     return elements;
 }
 
-/// Returns one element, added to the old result if the product accumulates.
+/// Returns one element; adds it to the old result if the product accumulates.
 template <typename T>
 T element(const Product<T>& product, std::int64_t i, std::int64_t j) {
     const bool a_turned = product.options.transpose_a,
@@ -66,8 +66,8 @@ void compute(const MatmulKernel& kernel, const Product<double>& product, double*
     kernel.f64(product, packed);
 }
 
-/// Returns whether the kernel fuses multiply and add. Only the plain kernel of a build
-/// for all x86 processors does not: it is for processors that cannot.
+/// Returns whether the kernel fuses multiply and add. In a build for all x86 processors
+/// the plain kernel does not, because it is for processors that cannot.
 bool fuses(const MatmulKernel& kernel) {
 #if defined(__x86_64__) && !defined(__FMA__)
     return std::string(kernel.name) != "plain";
@@ -79,14 +79,14 @@ bool fuses(const MatmulKernel& kernel) {
 /// This many elements on both sides of a result must stay as they are.
 constexpr std::int64_t kMargin = 3;
 
-/// Leaves `apart` elements between the rows of each matrix.
+/// Leaves a gap of `apart` elements between the rows of each matrix.
 template <typename T>
 void check_kernels(std::int64_t m, std::int64_t k, std::int64_t n, MatmulOptions options,
                    std::int64_t apart) {
     Product<T> product{nullptr, nullptr, nullptr, m, k, n, options};
     for (std::int64_t* const row : {&product.a_row, &product.b_row, &product.c_row})
         *row += apart;
-    // No operand is aligned.
+    // Operands are not aligned.
     const auto operand = [](std::int64_t rows, std::int64_t columns, std::int64_t row,
                             const char* name) {
         auto elements = random_rows<T>(rows, columns, row, name);

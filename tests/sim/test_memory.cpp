@@ -11,8 +11,8 @@
 #include "tests/message_of.hpp"
 #include "tests/sim/watched.hpp"
 
-// A device whose memory is full (F30) says what fills it, since when, and how that
-// happened.
+// If a device's memory is full (F30), the message says what fills it, since when, and
+// why.
 
 namespace lockstep::test {
 
@@ -155,7 +155,7 @@ TEST_CASE("the machine's memory is checked when it is taken", "[sim][errors]") {
         memory.give(0, kMebibyte / 2);
     }
     CHECK(looks == 0);
-    // A sixteenth must stay free: 150 of 160 MiB can be taken.
+    // A sixteenth must stay free, so 150 of 160 MiB can be taken.
     memory.take(0, 75 * kMebibyte, SourceLine::here());
     memory.take(1, 75 * kMebibyte, SourceLine::here());
     CHECK(looks <= 3);
@@ -164,7 +164,7 @@ TEST_CASE("the machine's memory is checked when it is taken", "[sim][errors]") {
     CHECK(refused(memory, std::int64_t{1} << 62).find("GiB are available") !=
           std::string::npos);
     memory.give(0, 75 * kMebibyte);
-    memory.take(1, 75 * kMebibyte, SourceLine::here());  // refused bytes were not taken
+    memory.take(1, 75 * kMebibyte, SourceLine::here());  // refused bytes are free
 
     sim::HostMemory crowded(2, count);
     crowded.take(0, 10 * kMebibyte, SourceLine::here());
@@ -182,7 +182,7 @@ TEST_CASE("the machine's memory is also checked if devices keep some", "[sim]") 
     std::int64_t* kept = nullptr;
     sim::HostMemory memory(1, [&] {
         ++looks;
-        *kept = 0;  // the devices release what they keep
+        *kept = 0;  // the devices release the memory that they keep
         return 1000 * kMebibyte;
     });
     kept = &memory.kept();
@@ -213,7 +213,7 @@ TEST_CASE("a run's steps keep little more memory than the peak use", "[sim]") {
     const std::int64_t before = resident_bytes();
     sim::make_cluster(options)->run([before](Rank& rank) {
         for (int step = 0; step < 20; ++step) {
-            // Larger in each step, so no block can serve a later step.
+            // Each step's tensor is larger, so it cannot use a block of an earlier step.
             const Tensor large =
                 rank.device().zeros({(std::int64_t{1} << 20) * (step + 4)}, DType::f32);
             const Tensor small = rank.device().zeros({100}, DType::f32);

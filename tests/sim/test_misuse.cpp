@@ -8,8 +8,8 @@
 #include "tests/message_of.hpp"
 #include "tests/sim/worlds.hpp"
 
-// Programs that misuse what they are given, fail in odd places, or make several mistakes
-// at once: each ends in the same way in every world, and never crashes.
+// Programs misuse what they are given, fail in odd places, or make several mistakes at
+// once. Each program ends in the same way in every world, and never crashes.
 
 namespace lockstep::test {
 
@@ -21,7 +21,7 @@ Tensor floats(Rank& rank, std::int64_t count, double value = 0) {
     return tensor;
 }
 
-/// Checks that the program ends with an error that says `words`, in every world.
+/// Checks that the program ends, in every world, with an error that says `words`.
 void throws_with(int ranks, const Program& program, const std::string& words) {
     for (const World& world : all_worlds()) {
         std::string said = "nothing";
@@ -35,7 +35,7 @@ void throws_with(int ranks, const Program& program, const std::string& words) {
     }
 }
 
-/// Calls `check` with the run's report, in each world. No fault may be found.
+/// Calls `check` with the run's report in each world. No fault may be found.
 void in_every_world(int ranks, const Program& program,
                     const std::function<void(const RunReport&)>& check,
                     sim::CheckLevel level = sim::check_level_asked()) {
@@ -141,7 +141,7 @@ TEST_CASE("a blocked operation is reported with the one that blocks it",
         const Tensor x = floats(rank, 4);
         if (rank.index() == 0) rank.world().recv(x, 1).wait();
         if (rank.index() != 1) return;
-        (void)rank.world().send(x, 2);  // rank 2 never receives it
+        (void)rank.world().send(x, 2);  // rank 2 does not receive this message
         (void)rank.world().send(x, 0);
     });
     CHECK(found.fault == "F10");

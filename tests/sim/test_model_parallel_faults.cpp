@@ -1,5 +1,5 @@
-// A GPT in tensor-parallel regions with one mistake, and the class under which it is
-// found.
+// A GPT with tensor-parallel regions and one mistake, and the class under which the
+// mistake is found.
 
 #include <cmath>
 
@@ -23,7 +23,7 @@ struct Mistake {
     bool without_f = false;
     bool without_g = false;
     bool own_means = false;   ///< adds up the replicas' own means
-    bool other_seed = false;  ///< another seed on rank 1 for replicated parameters
+    bool other_seed = false;  ///< rank 1 draws replicated parameters with another seed
     bool by_sequence = false;
     bool forgets_completion = false;
     NormKind norm = NormKind::layer_norm;
@@ -64,7 +64,7 @@ Tensor tokens(Device& device, int number, const char* name) {
     return device.upload(ids);
 }
 
-/// Two steps on t ranks, with two replicas if there are twice as many ranks.
+/// Two steps on t ranks. If there are 2 t ranks, there are two replicas.
 Program gpt_with(const Mistake& mistake, int t) {
     return [mistake, t](Rank& rank) {
         Device& device = rank.device();
@@ -102,7 +102,7 @@ Program gpt_with(const Mistake& mistake, int t) {
     };
 }
 
-/// Returns the mistake with each kind of norm and MLP.
+/// Returns the mistake in two kits: layer norm with GELU, and RMS norm with SwiGLU.
 std::vector<Mistake> in_both_kinds(Mistake mistake) {
     Mistake other = mistake;
     other.norm = NormKind::rms_norm;

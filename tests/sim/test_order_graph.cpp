@@ -2,8 +2,8 @@
 #include "tests/catch.hpp"
 #include "tests/sim/watched.hpp"
 
-// The order in which ranks launch on several communicators (F12): a consistent order
-// raises nothing, however asynchronous it is.
+// The order in which ranks launch on several communicators (F12). A consistent order is
+// accepted, however asynchronous it is.
 
 namespace lockstep::test {
 

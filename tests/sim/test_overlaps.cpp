@@ -1,4 +1,4 @@
-// Buffers that overlap (F20), in one call and in one group.
+// Buffers overlap (F20), in one call or in one group.
 
 #include <functional>
 
@@ -91,7 +91,7 @@ TEST_CASE("F20: operations of one group share memory that is written", "[sim][er
         for (const auto& call : wrong)
             CHECK(refused(rank, call).find("in one group rank ") != std::string::npos);
 
-        // Correct: blocks in any order, and memory that is only read, by two sends.
+        // Correct: blocks in any order, and two sends that read the same memory.
         const Tensor z = floats(rank, 64);
         Group group = rank.world().group();
         for (const int block : {3, 2, 0, 1})

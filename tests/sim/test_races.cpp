@@ -2,8 +2,8 @@
 #include "tests/catch.hpp"
 #include "tests/sim/worlds.hpp"
 
-// Races between communication and what a rank does at the same time (F16 to F18),
-// communication without a wait (F19), and correct programs that look similar.
+// Races between communication and other work of a rank (F16 to F18), and communication
+// without a wait (F19). Correct programs that look similar pass.
 
 namespace lockstep::test {
 
@@ -22,7 +22,7 @@ std::vector<World> full_worlds() {
     return worlds;
 }
 
-/// Returns the mistake that a program is found to make; it is the same in every world.
+/// Returns the mistake that is found in a program; it is the same in every world.
 Diagnosis race_of(int ranks, const Program& program) {
     std::optional<Diagnosis> first;
     for (const World& world : full_worlds()) {
@@ -74,7 +74,7 @@ TEST_CASE("a communicator's queue orders its operations", "[sim][races]") {
     for (const World& world : full_worlds()) {
         const RunReport report = make_cluster_in(world, 3)->run([](Rank& rank) {
             const Tensor x = floats(rank, 8, rank.index() + 1);
-            // Rank 0's value moves along the line: each rank sends on what it receives.
+            // Rank 0's value moves along the line: each rank sends what it has received.
             std::vector<Work> works;
             if (rank.index() > 0) works.push_back(rank.world().recv(x, rank.index() - 1));
             if (rank.index() < 2) works.push_back(rank.world().send(x, rank.index() + 1));
@@ -165,7 +165,7 @@ TEST_CASE("temporaries that live until wait returns are kept long enough",
             .send(floats(rank, 2), other)
             .start()
             .wait();
-        // A view of another part keeps the whole storage alive.
+        // A view of any part keeps the whole storage alive.
         Tensor whole = floats(rank, 8);
         const Tensor rest = whole.slice(6, 2);
         Work work = rank.world().all_reduce(whole.slice(0, 4));
@@ -291,7 +291,7 @@ TEST_CASE("F16: two communicators use one buffer at one time", "[sim][races]") {
     CHECK(found.sentence.find("of other") != std::string::npos);
 }
 
-// Effects that the device does not see.
+// Effects that the device cannot see.
 
 TEST_CASE("data without a wait have not arrived", "[sim][races]") {
     World world;

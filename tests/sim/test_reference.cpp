@@ -72,12 +72,12 @@ TEST_CASE("rounding passes a comparison with one device, and NaN does not",
 
 namespace {
 
-/// A known line for keep(), so that messages are known.
+/// A fixed line for keep(), so that the messages are known.
 SourceLine line(int number) {
     return {"train.cpp", number};
 }
 
-/// 8 x 2 numbers; row i is (i, i + 100).
+/// A table of 8 x 2 numbers; row i is (i, i + 100).
 Tensor table(Rank& rank, DType dtype = DType::f64) {
     HostTensor values({8, 2}, dtype);
     for (std::int64_t i = 0; i < 16; ++i)
@@ -85,14 +85,14 @@ Tensor table(Rank& rank, DType dtype = DType::f64) {
     return rank.device().upload(values);
 }
 
-/// Compares with one device that keeps the table as "w", in this dtype.
+/// Compares the program with one device that keeps the table as "w" in this dtype.
 Diagnosis found_beside_table(int ranks, const Program& program,
                              DType dtype = DType::f64) {
     return found(ranks, program,
                  [=](Rank& rank) { rank.keep("w", table(rank, dtype), line(1)); });
 }
 
-/// Returns this rank's four rows of the table, with two ranks.
+/// Returns this rank's four rows of the table. There are two ranks.
 Tensor own_rows(Rank& rank) {
     return table(rank).slice(8 * rank.index(), 8).reshaped({4, 2});
 }
@@ -126,7 +126,7 @@ TEST_CASE("a shard is compared with its part of one device's tensor", "[sim][fau
 TEST_CASE("padding of a shard is not compared with one device", "[sim][faults]") {
     const auto diagnosed = [](double value) {
         return found_beside_table(3, [=](Rank& rank) {
-            // Three rows on each rank; the last rank's third row is not part of the
+            // Each rank has three rows; the third row of the last rank is not part of the
             // whole.
             const Part part = row_part({8, 2}, 3 * rank.index(), 3);
             const Tensor w = rank.device().empty({3, 2}, DType::f64);
@@ -185,7 +185,7 @@ TEST_CASE("a tensor that only one rank keeps is compared with one device",
 
 TEST_CASE("another whole shape or type than one device's is a mistake", "[sim][faults]") {
     const Diagnosis shape = found_beside_table(2, [](Rank& rank) {
-        rank.keep("w", own_rows(rank), line(7));  // keeps it without its part
+        rank.keep("w", own_rows(rank), line(7));  // does not say which part
     });
     CHECK(shape.title == "not what one device keeps");
     CHECK(shape.sentence ==
@@ -253,7 +253,7 @@ TEST_CASE("a series needs its name on one device, too, but not its values",
 
 namespace {
 
-/// One pass of a GPT whose vocabulary is padded on two ranks.
+/// One pass of a GPT. On two ranks its vocabulary is padded.
 void keep_gpt(Rank& rank, const GptKit& kit, double factor_of_last) {
     GptSizes sizes;
     sizes.vocabulary = 13;

@@ -9,7 +9,7 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Writes a log of calls by hand, as a communicator of real devices does.
+/// Writes by hand a log of calls, as a communicator of real devices does.
 class Script {
   public:
     Script& all_reduce(std::int64_t count, SourceLine at = SourceLine::here()) {
@@ -24,7 +24,7 @@ class Script {
         log_->launch_returned();
         return *this;
     }
-    /// The launch itself does not return.
+    /// Logs a launch that does not return.
     Script& stops_in(Verb verb, int peer, SourceLine at = SourceLine::here()) {
         CommOperation operation;
         operation.verb = verb;

@@ -1,5 +1,5 @@
-// F24 and F23 found by values: programs whose ranks rightly have different parameters,
-// and programs whose ranks should not.
+// F24 and F23 found by values. In some programs the ranks' parameters rightly differ, in
+// others they must not.
 
 #include "src/comm/rank.hpp"
 #include "src/nn/parameter.hpp"
@@ -27,7 +27,7 @@ void sgd(Rank& rank, const Tensor& weight, const Tensor& gradient, double rate =
     rank.device().sgd(weight, gradient, Tensor(), {.learning_rate = rate});
 }
 
-/// Clips to a norm of 0.1: of the whole gradient, or of all ranks' shards together.
+/// Clips the gradient's norm to 0.1; if `sharded`, the norm of all shards together.
 void clip(Rank& rank, const Tensor& gradient, bool sharded) {
     Device& device = rank.device();
     const Tensor factor = device.zeros({1}, DType::f32);
@@ -88,7 +88,7 @@ TEST_CASE("ZeRO that sums all gradients and updates its own shard is no drift", 
                 return whole.rows(2 * rank.index(), 2);
             };
             sgd(rank, mine(weight), mine(gradient));
-            if (step < 1) continue;  // other ranks' parts are gathered when they are read
+            if (step < 1) continue;  // gathers only before other ranks' parts are read
             rank.world().all_gather(weight, mine(weight)).wait();
         }
     });
@@ -110,8 +110,8 @@ TEST_CASE("local SGD drifts for some steps by intention", "[sim]") {
 
 TEST_CASE("stages, experts and shards with an equal start may become different",
           "[sim]") {
-    // Pipeline stages whose layers have the same name and seed, each with data
-    // parallelism.
+    // Pipeline stages have layers with the same name and seed. Each stage is
+    // data-parallel.
     check_silent(4, [](Rank& rank) {
         const auto replicas = rank.world().split(rank.index() / 2, 0, "dp");
         const Tensor weight = drawn(rank, "linear.weight", 1);
@@ -121,7 +121,7 @@ TEST_CASE("stages, experts and shards with an equal start may become different",
             sgd(rank, weight, gradient);
         }
     });
-    // Experts: tokens are exchanged, the router is reduced, the experts are not.
+    // Experts: tokens are exchanged; only the router's gradient is reduced.
     check_silent(4, [](Rank& rank) {
         const Tensor router = drawn(rank, "router.weight", 1);
         const Tensor expert = drawn(rank, "expert.weight", 1);
@@ -135,7 +135,7 @@ TEST_CASE("stages, experts and shards with an equal start may become different",
             sgd(rank, expert, own_gradient(rank, {4, 2}, step + 20));
         }
     });
-    // Tensor parallelism: activations are summed, and so are the norm's gradients.
+    // Tensor parallelism: activations are summed, and so are the gradients of the norm.
     check_silent(2, [](Rank& rank) {
         const Tensor norm = drawn(rank, "norm.weight", 1);
         const Tensor shard = drawn(rank, "mlp.weight", 1);

@@ -1,5 +1,5 @@
-// The weight of each row in a gradient, from the loss to the update: wrong averages,
-// means of unequal means, and programs that the checker must accept or cannot judge.
+// The weight of each row in a gradient, from the loss to the update. Averages are wrong,
+// means have unequal rows, or the program is right or cannot be judged.
 
 #include "src/nn/linear.hpp"
 #include "src/nn/losses.hpp"
@@ -14,9 +14,9 @@ namespace {
 struct Case {
     int ranks = 3;
     int micro_batches = 1;
-    /// The number of rows of a rank's micro-batch.
+    /// The number of rows in a rank's micro-batch.
     std::function<int(int rank, int micro_batch)> rows = [](int, int) { return 4; };
-    /// The weight of the mean over a micro-batch's rows.
+    /// The factor of the mean over a micro-batch's rows.
     std::function<double(int rows)> weight = [](int) { return 1.0; };
     Reduction reduction = Reduction::sum;
     double scale = 1;
@@ -70,7 +70,7 @@ std::string found(const Case& is) {
 }
 
 /// A router sends each of six rows to one of two experts, and the results return. The
-/// gradients are those of a loss that is the mean over all rows, times `weight`.
+/// loss is the mean over all rows, times `weight`.
 void train_experts(Rank& rank, bool scaled, double weight) {
     Device& device = rank.device();
     const Tensor x = device.empty({6, 4}, DType::f64);
@@ -140,8 +140,8 @@ TEST_CASE("two heads used in turns have half of the mean each", "[sim]") {
                     Saved saved;
                     const Tensor prediction = heads.back()->forward(x, saved);
                     const HostTensor labels({4}, DType::i32);
-                    // Half of the mean over this rank's rows, as there are two
-                    // micro-batches a step.
+                    // Each of the two micro-batches of a step has half of the mean over
+                    // this rank's rows.
                     const LossResult loss = cross_entropy_loss(
                         device, prediction, device.upload(labels), 0.5);
                     heads.back()->backward(loss.gradient, saved);
@@ -169,7 +169,7 @@ TEST_CASE("wrong averages", "[sim][faults]") {
         CHECK(found(is) == "F21");  // divided twice
         is.weight = [](int) { return 1.0 / 3; };
         is.scale = 1;
-        CHECK(found(is) == "F21");  // divided in the loss and by the mean
+        CHECK(found(is) == "F21");  // divided in the loss, and again by the mean
         is.reduction = Reduction::sum;
         CHECK(found(is).empty());
         is.micro_batches = 2;
@@ -180,8 +180,9 @@ TEST_CASE("wrong averages", "[sim][faults]") {
     }
 }
 
-/// Steps with a flat buffer. Nothing is known of half of it. The other half has the
-/// gradient of a mean over a rank's own rows, times `weight`. Both halves are averaged.
+/// Steps with a flat buffer. The checker knows nothing about half of the buffer. The
+/// other half has the gradient of a mean over own rows, times `weight`. Both halves are
+/// averaged.
 void train_flat(Rank& rank, double weight) {
     Device& device = rank.device();
     Linear model({device, DType::f64, 7, "head"}, 6, 7);
@@ -255,7 +256,7 @@ TEST_CASE("means of unequal means", "[sim][faults]") {
     is.micro_batches = 2;
     is.weight = [](int) { return 0.5; };
     CHECK(found(is) == "F28");
-    is.phases = false;  // then micro-batches may be meant to count the same
+    is.phases = false;  // without phases, micro-batches may be meant to count equally
     CHECK(found(is).empty());
 }
 

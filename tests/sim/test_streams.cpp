@@ -1,4 +1,4 @@
-// F29: which ranks may share random numbers, and which must.
+// F29: which ranks may use the same random numbers, and which ranks must.
 
 #include "src/comm/rank.hpp"
 #include "tests/sim/watched.hpp"
@@ -7,8 +7,8 @@ namespace lockstep::test {
 
 namespace {
 
-/// Multiplies by noise in a forward phase, with a sum over all ranks before it if `parts`
-/// says so, and then sums a gradient over the world.
+/// Multiplies by noise in a forward phase, then sums a gradient over the world. If
+/// `parts`, a sum over all ranks comes before the noise.
 Program noisy(std::function<RandomStream(int rank)> stream, bool parts,
               bool draw_in_forward = true) {
     return [=](Rank& rank) {

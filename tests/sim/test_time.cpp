@@ -6,9 +6,9 @@
 #include "tests/message_of.hpp"
 #include "tests/sim/worlds.hpp"
 
-// Compares virtual time with arithmetic. The classroom: 1 us a launch, 10^12 flop/s, 100
-// GB/s memory, messages 1 us + b / (10 GB/s) inside a node of 8, 10 us + b / (1 GB/s)
-// between nodes.
+// Compares virtual time with arithmetic. In the classroom a launch takes 1 us; devices
+// have 10^12 flop/s and memory 100 GB/s. A message takes 1 us + b / (10 GB/s) inside a
+// node of 8, and 10 us + b / (1 GB/s) between nodes.
 
 namespace lockstep::test {
 
@@ -91,7 +91,7 @@ TEST_CASE("a group of collectives takes the longest latency and all bytes",
 
 TEST_CASE("a group pays the latency of its longest collective, at any place in it",
           "[sim][time][group]") {
-    // On 8 ranks a broadcast pays 7 latencies (7 hops), an all-reduce 14.
+    // On 8 ranks a broadcast has 7 latencies (7 hops), an all-reduce has 14.
     const Picoseconds longest = 14 * kMicrosecond;
     const Picoseconds bytes = Picoseconds{4 * 8'000 / 10} * 1'000 +      // broadcast
                               Picoseconds{14} * 4 * 1'000 / 10 * 1'000;  // all-reduce
@@ -106,7 +106,7 @@ TEST_CASE("a group pays the latency of its longest collective, at any place in i
         });
         CHECK(report.makespan() == longest + bytes);
     }
-    // A rank that launches one by one has no group whose operations share a latency.
+    // If one rank launches the operations one by one, they share no latency.
     const RunReport mixed = run(8, [&](Rank& rank) {
         const Tensor a = floats(rank, 8'000), b = floats(rank, 8'000);
         if (rank.index() == 0) {
@@ -127,7 +127,7 @@ TEST_CASE("a collective starts when its last member is ready", "[sim][time]") {
             rank.device().fill(x.slice(0, 0), 0);
         rank.world().barrier().wait();
     });
-    // Rank 3 arrives after three launches; a barrier of four takes two messages.
+    // Rank 3 arrives after three launches. A barrier of four needs two messages.
     for (const RankReport& rank : report.ranks)
         CHECK(rank.time.end == 5 * kMicrosecond);
     CHECK(report.ranks[0].time.waiting == 5 * kMicrosecond);
@@ -163,7 +163,7 @@ TEST_CASE("the trace shows each wait, and they are all waiting", "[sim][time]") 
             large.wait(second);
         }
         Work again = pair->all_reduce(b);
-        rank.device().fill(floats(rank, 100'000'000), 0);  // longer than the sum takes
+        rank.device().fill(floats(rank, 100'000'000), 0);  // longer than the sum
         again.wait(late);
         const Tensor arriving = floats(rank, 100'000);
         rank.world()
@@ -183,7 +183,7 @@ TEST_CASE("the trace shows each wait, and they are all waiting", "[sim][time]") 
             CHECK(event.queue == "compute");
             sum += event.end - event.start;
             waits.push_back(event);
-            // It ends at the same time as the operation that it waits for.
+            // A wait ends at the same time as the operation that it waits for.
             CHECK(std::count_if(report.trace.begin(), report.trace.end(),
                                 [&](const TraceEvent& other) {
                                     return other.rank == rank &&
@@ -248,7 +248,7 @@ TEST_CASE("operations of one communicator queue; operations of two run at the sa
 
 TEST_CASE("a port carries one message at a time, both directions at once",
           "[sim][time]") {
-    const std::int64_t count = 10'000;  // 1 us + 4 us a message
+    const std::int64_t count = 10'000;  // a message takes 1 us + 4 us
     const RunReport fan_in = run(4, [&](Rank& rank) {
         if (rank.index() > 0) {
             rank.world().send(floats(rank, count), 0).wait();
@@ -314,7 +314,7 @@ TEST_CASE("devices of a node share its network ports", "[sim][time]") {
 
 namespace {
 
-/// Returns the time on the classroom's devices, one of them slow.
+/// Returns the time on the classroom's devices if one device is slow.
 Picoseconds with_straggler(int ranks, const ClusterSpec::Straggler& straggler,
                            const Program& program) {
     sim::ClusterOptions options;
@@ -368,7 +368,7 @@ TEST_CASE("a slow link sets the pace of collectives that go in step",
 
 namespace {
 
-/// A gather or scatter of `count` numbers for each rank, by sends and recvs in a group.
+/// A gather or scatter, by sends and recvs in a group. A rank has `count` numbers.
 void rooted_by_hand(Rank& rank, bool gathers, int root, std::int64_t count) {
     const Tensor all = floats(rank, rank.size() * count);
     const Tensor own = floats(rank, count);
@@ -416,7 +416,7 @@ TEST_CASE("gather and scatter have one slow message, unless their root is slow",
 
 TEST_CASE("a chain pays the latency of slow hops, and its bytes at the slowest's pace",
           "[sim][time][straggler]") {
-    // Hops from 1 over 2 and 3 to 0 (broadcast), and from 2 over 3 and 0 to 1 (reduce).
+    // The broadcast hops from 1 over 2 and 3 to 0, the reduce from 2 over 3 and 0 to 1.
     const auto broadcast = [](Rank& rank) {
         rank.world().broadcast(floats(rank, 10'000), 1).wait();
     };
@@ -424,7 +424,7 @@ TEST_CASE("a chain pays the latency of slow hops, and its bytes at the slowest's
         rank.world().reduce(floats(rank, 10'000), 1).wait();
     };
     const auto time = [](std::int64_t hops, std::int64_t slow_hops) {
-        return (hops - slow_hops + 4 * slow_hops) * kMicrosecond +  // 1 us each
+        return (hops - slow_hops + 4 * slow_hops) * kMicrosecond +  // 1 us for each
                (slow_hops > 0 ? 4 : 1) * 4 * kMicrosecond;          // 40 kB / (10 GB/s)
     };
     CHECK(run(4, broadcast).makespan() == time(3, 0));
@@ -449,7 +449,7 @@ TEST_CASE("a slow device makes all wait at the next collective",
     // A fill: 1 us + 4 MB / (100 GB/s) = 41 us.
     const Picoseconds even = run(4, step).makespan();
     CHECK(with_straggler(4, {1, 4, 1}, step) == even + 3 * (41 * kMicrosecond));
-    // Phases of the unit cluster are slowed, too.
+    // The unit cluster's phases are also slowed.
     sim::ClusterOptions options;
     options.spec = load_cluster("unit");
     options.spec.stragglers = {{0, 4, 1}};
@@ -479,7 +479,7 @@ TEST_CASE("in the unit cluster only phases cost time, in units", "[sim][time]") 
 
 namespace {
 
-/// Every message, launch and phase may take up to this many seconds.
+/// A cluster in which each message and each launch takes this many seconds.
 ClusterSpec slow(double seconds) {
     ClusterSpec spec;
     spec.launch_seconds = seconds;

@@ -1,4 +1,4 @@
-// F25: programs that must not be taken for stale weights, and ways to make weights stale.
+// F25: programs that make weights stale, and programs that the check must accept.
 
 #include "src/comm/rank.hpp"
 #include "tests/sim/watched.hpp"
@@ -45,7 +45,7 @@ TEST_CASE("steps between batches make nothing stale", "[sim]") {
             }
             layer.step(layer.weight);
         }
-        // Evaluation, and a backward of a micro-batch without a forward.
+        // An evaluation, and later a backward of a micro-batch that had no forward.
         layer.forward(0, layer.weight);
         layer.step(layer.weight);
         layer.forward(0, layer.weight);

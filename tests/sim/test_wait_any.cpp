@@ -1,4 +1,4 @@
-// Waiting for the first arrival: virtual time decides, whatever the host's order is.
+// Waits for the first arrival. Virtual time decides, whatever the host's order is.
 
 #include <algorithm>
 #include <memory>
@@ -23,7 +23,7 @@ Tensor numbers(Rank& rank, std::int64_t count, double value) {
     return tensor;
 }
 
-/// Makes this many launches, of a microsecond each.
+/// Makes this many launches, each of a microsecond.
 void compute(Rank& rank, int launches) {
     const Tensor nothing = rank.device().empty({0}, DType::f64);
     for (int i = 0; i < launches; ++i)
@@ -31,7 +31,7 @@ void compute(Rank& rank, int launches) {
 }
 
 /// Returns a communicator of rank 0 with each other rank; rank 0 is member 0. On another
-/// rank only its own is not null.
+/// rank all pointers are null except that of its own pair.
 std::vector<std::unique_ptr<Communicator>> pairs_with_server(Rank& rank) {
     std::vector<std::unique_ptr<Communicator>> pairs;
     for (int worker = 1; worker < rank.size(); ++worker)
@@ -40,7 +40,7 @@ std::vector<std::unique_ptr<Communicator>> pairs_with_server(Rank& rank) {
 }
 
 /// An asynchronous parameter server. Each worker computes for its own time, sends, and
-/// gets the value that the server has then. The server keeps the order of arrival.
+/// gets the value of that time. The server keeps the order of arrival.
 void serve(Rank& rank, const std::vector<int>& launches, int steps) {
     const auto pairs = pairs_with_server(rank);
     const Tensor value = numbers(rank, 100, 1);
@@ -92,8 +92,8 @@ TEST_CASE("a server of the first arrival gives the same in every world",
         });
     };
     const RunReport usual = run({});
-    // The fast workers make three rounds, of about 56 us each, before the slow one makes
-    // one.
+    // The fast workers make three rounds, of about 56 us each, before the slow worker
+    // makes one.
     CHECK(order_of(usual) == "121212312121233333");
     for (const World& world : all_worlds()) {
         const RunReport report = run(world);
@@ -108,8 +108,8 @@ TEST_CASE("a server of the first arrival gives the same in every world",
 
 TEST_CASE("the work that ends first is taken, even if all have ended",
           "[sim][wait_any]") {
-    // A barrier of four takes 2 us, a message of no bytes 1 us; the workers send 10, 30
-    // and 20 us after the barrier.
+    // A barrier of four takes 2 us, and a message of no bytes takes 1 us. The workers
+    // send 10, 30 and 20 us after the barrier.
     const int busy = GENERATE(0, 100);
     const RunReport report = make_cluster_in({}, 4)->run([&](Rank& rank) {
         const auto pairs = pairs_with_server(rank);
@@ -163,7 +163,7 @@ TEST_CASE("a wait for any of several that never end is explained", "[sim][wait_a
     CHECK(gone.fault == "F10");
     CHECK(gone.cause.find("if messages arrive in another order") != std::string::npos);
 
-    // Without wait_any the message says nothing about it.
+    // The message must not mention wait_any here.
     const Diagnosis plain = fault_of(2, [](Rank& rank) {
         if (rank.index() == 0) rank.world().recv(numbers(rank, 4, 0), 1).wait();
     });

@@ -27,8 +27,8 @@ inline void correct(int ranks, const Program& program) {
     }
 }
 
-/// Returns what full checking finds, which must be the same in all worlds; a Diagnosis
-/// without a class if it finds nothing.
+/// Returns the mistake that full checking finds, which must be the same in all worlds. If
+/// it finds nothing, returns a Diagnosis without a class.
 inline Diagnosis found_by_full_check(int ranks, const Program& program) {
     Diagnosis first;
     for (World world : all_worlds()) {
@@ -45,7 +45,7 @@ inline Diagnosis found_by_full_check(int ranks, const Program& program) {
     return first;
 }
 
-/// Checks that the diagnosis says `words`, in its text without line breaks.
+/// Checks that the text of the diagnosis, without line breaks, contains `words`.
 inline void says(const Diagnosis& found, const std::string& words) {
     const std::string text = found.text(1000);
     INFO(text);

@@ -19,7 +19,7 @@ struct World {
     sim::CheckLevel check = sim::check_level_asked();
 };
 
-/// Fibers and threads, 1, 2 and 4 workers, ten seeds of the scheduling order.
+/// Fibers and threads; 1, 2 and 4 workers; ten seeds of the scheduling order.
 std::vector<World> all_worlds();
 
 sim::ClusterOptions options_of(const World& world, int ranks,
@@ -28,8 +28,8 @@ std::unique_ptr<Cluster> make_cluster_in(const World& world, int ranks,
                                          const std::string& spec = "classroom",
                                          bool trace = false);
 
-/// Returns the mistake that a program is found to make, under a cluster of `ranks`.
-/// Checks that it is the same in every world.
+/// Returns the mistake that is found in a program with `ranks` ranks. Checks that every
+/// world finds the same mistake.
 Diagnosis fault_of(int ranks, const Program& program);
 
 }  // namespace lockstep::test

@@ -8,7 +8,7 @@ using namespace lockstep;
 
 namespace {
 
-/// One document, made by the same code with the JSON library and with ours.
+/// One document; the same code makes it with the JSON library and with ours.
 template <typename J>
 J document() {
     J list = J::array();

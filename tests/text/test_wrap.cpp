@@ -54,7 +54,7 @@ TEST_CASE("code that is too wide loses its alignment before it is folded", "[tex
                 "    const auto sum = add(first,", "        second_of_them);", "}"});
     CHECK(fold_code("x = f(a,\n      beta, gamma);", 16) ==
           Lines{"x = f(a,", "    beta,", "        gamma);"});
-    // An empty line is not a statement to which deeper lines belong.
+    // Deeper lines after an empty line do not belong to it.
     const std::string after_empty = "\n        {\n            f(alpha, beta);\n        }";
     CHECK(fold_code(after_empty, 24) == Lines{"", "        {", "            f(alpha,",
                                               "            beta);", "        }"});
@@ -66,7 +66,7 @@ TEST_CASE("code that is too wide loses its alignment before it is folded", "[tex
     CHECK(fold_code("f(a);  // a comment that goes on", 24) ==
           Lines{"f(a);  // a comment that", "    // goes on"});
     CHECK(fold_code("f(a, beta);  // gamma", 16) == Lines{"f(a, beta);", "    // gamma"});
-    // Code that is indented far to the right leaves no line of spaces.
+    // Even if code is indented far to the right, no folded line is only spaces.
     CHECK(fold_code("                part(init, plan);", 24) ==
           Lines{"            part(init,", "            plan);"});
 }

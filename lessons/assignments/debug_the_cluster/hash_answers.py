@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints grading/answers.json: the hashes of the right answers. Builds and installations must not
-have the answers. right_answers.json has them; for a line it has the line's text, which its program
-has once. If several answers are right, it has them all:
+have the answers. right_answers.json has them. If the answer is a line, the file has the line's
+text, which is unique in the program. If several answers are right, the file has all of them:
 
 - prefetch: the line that gathers the first layer may also wait for it;
 - clip: one rank may count the replicated gradients, or each rank adds them after the sum.

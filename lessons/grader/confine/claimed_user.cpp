@@ -18,7 +18,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Numbers that systems give to services for a while, and to no user for good.
+/// Numbers that systems give to services temporarily, and never permanently to a user.
 constexpr unsigned kFirst = 61'184;
 constexpr unsigned kLast = 65'519;
 
@@ -31,8 +31,8 @@ bool exists(unsigned user) {
     return false;
 }
 
-/// Claims a name that one process on the machine can have at a time, until it ends.
-/// Returns a closed descriptor if another process has it.
+/// Claims a name that only one process on the machine can have at a time, until that
+/// process ends. Returns a closed descriptor if another process has the name.
 os::Descriptor claim(unsigned user) {
     os::Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     sockaddr_un address = {};

@@ -4,12 +4,12 @@
 
 namespace lockstep::lessons {
 
-/// A user that no other grading in this network namespace has while this object lives, so
-/// that students' programs cannot reach those of others. Only root can run programs as
-/// another user; otherwise the number is kNobody and has no effect.
+/// While this object lives, no other grading in this network namespace has this user. So
+/// the students' programs of two gradings cannot reach each other. Only root can run
+/// programs as another user; otherwise the number is kNobody and has no effect.
 class ClaimedUser {
   public:
-    /// Throws MissingError if all are taken.
+    /// Throws MissingError if all users are taken.
     ClaimedUser();
 
     /// The user's group has the same number.

@@ -157,8 +157,8 @@ View view_of(const ConfinedPlan& plan) {
 /// it send SIGKILL to itself or to its keeper. The program cannot have reached its limit
 /// of processor time before that much time has passed (the limit is in ticks). After
 /// that, the cause is outside only if the system killed processes for lack of memory. A
-/// program that had much memory may itself be why the machine ran out of it, so it is
-/// excluded.
+/// program that used much memory may itself have exhausted the machine's memory, so the
+/// result is false for such a program.
 bool is_from_outside(const KeeperReport& report, const Ending& ending,
                      const Confinement& confinement) {
     if (report.keeper_was_killed) return true;

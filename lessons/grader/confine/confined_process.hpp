@@ -26,16 +26,17 @@ struct Confinement {
     double cpu_seconds = 10;
     double wall_seconds = 30;
     std::int64_t memory_bytes = 512 << 20;  ///< address space of each process
-    /// The longest file that it can write, and the most that it can print. Beyond that,
-    /// write() fails and the data is lost; nothing else happens.
+    /// The maximum size of each file that the program writes, and of its output. Beyond
+    /// that, write() fails and the data is lost; nothing else happens.
     std::int64_t file_bytes = 1 << 20;
-    /// About how many more processes and threads it can have; 0 for none. The number is
-    /// not exact, because the system counts all processes of the user.
+    /// About how many additional processes and threads the program can start; 0 for none.
+    /// The number is not exact, because the system counts all processes of the user.
     int processes = 0;
     int files = 64;  ///< open descriptors
-    /// If true, and if the system can filter calls, it can only start and compute (see
-    /// SystemCallFilter). Otherwise it can run programs, and change files in its folder.
-    /// It can change files elsewhere only if the system has neither a Fence nor a Room.
+    /// If true, and if the system can filter calls, the program can only start and
+    /// compute (SystemCallFilter). Otherwise it can run programs, and change files in its
+    /// folder. It can change files elsewhere only if the system has neither a Fence nor a
+    /// Room.
     bool only_computes = true;
 };
 
@@ -44,10 +45,10 @@ enum class EndedBy : std::uint8_t {
     signal,        ///< a crash, or abort()
     cpu_limit,     ///< it used up its processor time
     wall_limit,    ///< it ran too long
-    memory_limit,  ///< its std::bad_alloc was not caught
+    memory_limit,  ///< it did not catch a std::bad_alloc
     request,       ///< kill() was called
-    /// A SIGKILL that neither its limits nor the program itself can have caused: the
-    /// machine had no memory left, or someone killed it.
+    /// A SIGKILL that neither the limits nor the program itself can have caused: the
+    /// machine had no memory left, or someone killed the program.
     outside
 };
 
@@ -56,7 +57,7 @@ struct Ending {
     EndedBy cause = EndedBy::itself;
     int exit_status = 0;     ///< if it ended by itself
     int signal = 0;          ///< the signal that ended it; otherwise 0
-    double cpu_seconds = 0;  ///< its own, and that of children that it waited for
+    double cpu_seconds = 0;  ///< of the program and the children that it waited for
     double wall_seconds = 0;
     bool memory_was_short = false;  ///< the system killed some processes meanwhile
 
@@ -81,43 +82,43 @@ struct ConfinedPlan {
     std::vector<std::string> words;
     std::filesystem::path folder = {};  ///< its working folder; absolute, without links
     Confinement confinement = {};
-    /// What it may read besides its folder and the system's libraries; absolute paths
-    /// without links. If the system has a Fence or a Room, it sees nothing else.
+    /// What the program may read in addition to its folder and the system's libraries;
+    /// absolute paths without links. With a Fence or a Room, it sees nothing else.
     std::vector<std::filesystem::path> reads = {};
     /// A descriptor that the program gets as number 3, such as one end of a socketpair;
     /// -1 for none. The caller keeps it, and closes it once the program has started.
     int given = -1;
-    /// "NAME=value", in addition to PATH, HOME, LANG and TMPDIR (the folder). It has no
-    /// other variables.
+    /// "NAME=value", in addition to PATH, HOME, LANG and TMPDIR (the folder). The program
+    /// has no other variables.
     std::vector<std::string> variables = {};
 };
 
 /// A running program that is not trusted, such as a student's. It runs within its limits
-/// and in its own session. It reads nothing from stdin, and only descriptors 0 to 2 are
-/// open, and 3 if one is given. No process that it makes outlives it or the process that
-/// made this object. Its output goes to a file in memory. Not thread-safe.
+/// and in its own session. It reads nothing from stdin. Only descriptors 0 to 2 are open,
+/// and 3 if one is given. All processes that the program makes end with it, or with the
+/// process that made this object. Its output is kept in memory. Not thread-safe.
 class ConfinedProcess {
   public:
-    /// Starts it; returns once it runs. Throws std::system_error with the step that
-    /// failed, or CannotRun if the program itself cannot be run.
+    /// Starts the program; returns once it runs. Throws std::system_error with the step
+    /// that failed, or CannotRun if the program itself cannot be run.
     explicit ConfinedProcess(const ConfinedPlan& plan);
     /// Ends it.
     ~ConfinedProcess();
     ConfinedProcess(const ConfinedProcess&) = delete;
     ConfinedProcess& operator=(const ConfinedProcess&) = delete;
 
-    /// Asks for its end; wait() reports the end a little later.
+    /// Asks the program to end; wait() reports the end a little later.
     void kill() noexcept;
 
-    /// Returns how it ended; nothing if it still runs at the deadline. Its own limits
-    /// apply whether or not this is called.
+    /// Returns how the program ended; nothing if it still runs at the deadline. The
+    /// program's limits apply even if this is not called.
     std::optional<Ending> wait(os::Clock::time_point deadline = os::kNever);
 
     /// poll() finds this readable once wait() would return at once.
     int descriptor() const { return channel_.number(); }
 
-    /// Returns the first bytes of its output so far, of stdout and stderr in the order of
-    /// writing. They need not be text.
+    /// Returns the first bytes that the program has written so far to stdout and stderr,
+    /// in the order of writing. They need not be text.
     std::string output(std::size_t most_bytes = 16384) const;
 
   private:
@@ -139,8 +140,8 @@ class ConfinedProcess {
 /// root, gives both to the user. Links are not followed. Throws std::system_error.
 void hand_over(const std::filesystem::path& folder, unsigned user);
 
-/// Takes a folder and its content back: programs of that user can still read everything
-/// but write nothing, and other users can do neither. Otherwise as hand_over().
+/// Takes a folder and its content back. Then only programs of that user can still read
+/// everything, and none can write. Otherwise works as hand_over().
 void take_back(const std::filesystem::path& folder, unsigned user);
 
 }  // namespace lockstep::lessons

@@ -24,7 +24,7 @@ constexpr std::uint64_t kExecute = 1 << 0;
 constexpr std::uint64_t kWriteFile = 1 << 1;
 constexpr std::uint64_t kReadFile = 1 << 2;
 constexpr std::uint64_t kReadFolder = 1 << 3;
-/// Removes folders and files, and makes files of all kinds.
+/// The rights to remove folders and files, and to make files of all kinds.
 constexpr std::uint64_t kRemoveAndMake = 0x1FF0;
 constexpr std::uint64_t kMoveBetweenFolders = 1 << 13;  // version 2
 constexpr std::uint64_t kTruncate = 1 << 14;            // version 3
@@ -42,7 +42,7 @@ struct [[gnu::packed]] PathBeneath {
     std::int32_t folder;
 };
 
-/// Returns what the system's version can refuse.
+/// Returns the rights that the system's version can refuse.
 Ruleset refused() {
     Ruleset rules{.files =
                       kExecute | kReadFile | kReadFolder | kWriteFile | kRemoveAndMake};

@@ -8,8 +8,8 @@ namespace lockstep::lessons {
 /// A fence (Landlock) around a program, which also works against processes of the same
 /// user. The program reads and runs only files of its view, and changes files only in the
 /// view's writable folders. It signals only processes that it made, reads no other
-/// process's memory, and uses no TCP. How much of this holds depends on the system's
-/// version. The program can still ask whether any file exists and how long it is.
+/// process's memory, and uses no TCP. Old versions of the system enforce only a part of
+/// this. The program can still ask whether a file exists and how long it is.
 class Fence {
   public:
     explicit Fence(const View& view);

@@ -91,7 +91,7 @@ int moved_up(int descriptor) {
     return ::fcntl(descriptor, F_DUPFD_CLOEXEC, kFailure + 1);
 }
 
-/// Sets descriptors 0 to 2, 3 if one is given, and 4 for a failure, which exec closes.
+/// Sets descriptors 0 to 2, 3 if given, and 4 for a failure; exec closes number 4.
 bool arrange_descriptors(KeeperPlan& plan) {
     const int failure = moved_up(plan.failure);
     if (failure < 0) return false;
@@ -113,7 +113,7 @@ bool arrange_descriptors(KeeperPlan& plan) {
     return true;
 }
 
-/// If this is root, becomes the user; the group has the same number.
+/// If this process is root, becomes the user; the group has the same number.
 bool drop_user(unsigned user) {
     return ::geteuid() != 0 ||
            (::setgroups(0, nullptr) == 0 && ::setresgid(user, user, user) == 0 &&
@@ -133,8 +133,8 @@ bool set_limits(const KeeperPlan& plan) {
     return true;
 }
 
-/// Resets all signals. But SIGXFSZ is ignored, so that writing too much is an error of
-/// write() and does not kill the program.
+/// Resets all signals except SIGXFSZ, which is ignored: if the program writes too much,
+/// write() fails, but the program is not killed.
 void reset_signals() {
     struct sigaction usual = {};
     usual.sa_handler = SIG_DFL;
@@ -239,7 +239,7 @@ void kill_children() {
     while (at < end) {
         pid_t child = 0;
         const auto [rest, error] = std::from_chars(at, end, child);
-        // The buffer may have cut this number; it is read the next time.
+        // Skip the last number, which the buffer may have cut; the next call reads it.
         if (error == std::errc() && rest < end) ::kill(child, SIGKILL);
         at = rest + 1;
     }

@@ -15,12 +15,12 @@ namespace lockstep::lessons {
 /// A limit for setrlimit().
 struct Limit {
     int resource;
-    rlim_t most;       ///< the soft limit; if a lower one is set already, it stays
+    rlim_t most;       ///< the soft limit; a lower limit that is already set stays
     rlim_t reach = 0;  ///< the hard limit, if above `most`
 };
 
-/// Returns the system's limits for a confinement. If it may make processes, they come on
-/// top of the threads that the program's user has now.
+/// Returns the system's limits for a confinement. If the program may start processes,
+/// they are allowed in addition to the threads that its user has now.
 std::array<Limit, 8> limits_of(const Confinement& confinement);
 
 /// Closes all descriptors from `first` on. May be called between fork and exec.
@@ -39,7 +39,7 @@ struct KeeperPlan {
     int channel;     ///< for a KeeperReport; if its other end closes, the program ends
     os::Clock::time_point deadline;
     std::array<Limit, 8> limits;
-    unsigned user;     ///< of the program, if root starts it
+    unsigned user;     ///< the program's, if this process is root
     const Room* room;  ///< nullptr: none
     const Fence* fence;
     SystemCallFilter* filter;  ///< nullptr: none
@@ -69,8 +69,8 @@ struct KeeperReport {
     bool requested = false;          ///< the channel was closed before the end
     bool keeper_was_killed = false;  ///< then it sent no report
     double cpu_seconds = 0;
-    /// The most memory that the program had; 0 if it never had more than the keeper,
-    /// because it began as a copy of the keeper.
+    /// The program's peak memory; 0 if it was never above the keeper's, because the
+    /// program begins as a copy of the keeper.
     std::int64_t peak_bytes = 0;
 };
 
@@ -78,8 +78,8 @@ struct KeeperReport {
 /// is a room. It enters the room, and starts the program as its own child, in a new
 /// session. It waits for the program's end, for the deadline, or for the end of the
 /// channel. Then it kills every process that the program started (orphans become the
-/// keeper's children), reports, and ends. If the keeper is killed, so is the program. It
-/// makes only calls that are allowed between fork and exec.
+/// keeper's children), reports, and ends. If the keeper is killed, so is the program.
+/// This function makes only calls that are allowed between fork and exec.
 [[noreturn]] void keep(const KeeperPlan& plan);
 
 }  // namespace lockstep::lessons

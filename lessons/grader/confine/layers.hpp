@@ -9,7 +9,7 @@ namespace lockstep::lessons {
 struct ConfinementLayer {
     std::string name;  ///< "landlock": a word
     bool is_on = false;
-    std::string keeps;  ///< what it keeps the program from, or limits it to
+    std::string keeps;  ///< ends the sentence "it keeps a program …"
 };
 
 /// Returns the layers of this machine for this user.

@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The room is built here before it becomes the root: every system has this folder, and
-/// no view contains anything in it.
+/// The room is built in this folder, and then becomes the root. Every system has this
+/// folder, and no view contains anything in it.
 constexpr const char* kRoot = "/proc";
 
 // Constants of <linux/mount.h>, which may be older than the system.

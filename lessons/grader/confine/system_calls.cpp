@@ -116,8 +116,8 @@ constexpr std::array kAllowedCalls{
 #endif
 };
 
-/// Calls that report ENOSYS; then the C library uses older ones. The numbers are the same
-/// on all architectures; headers may be older than the system.
+/// Calls that report ENOSYS, so that the C library uses older calls. The numbers are the
+/// same on all architectures; headers may be older than the system.
 constexpr std::array kAbsentCalls{435L /* clone3 */, 437L /* openat2 */};
 
 /// Calls that are newer than these lists also report ENOSYS.

@@ -6,21 +6,21 @@
 
 namespace lockstep::lessons {
 
-/// A seccomp filter. Under it a program can start (its loader reads libraries), compute,
-/// ask for memory and for the time, sleep, read files, read and write open descriptors,
-/// and end.
+/// A seccomp filter. Under this filter a program can start (its loader reads libraries),
+/// compute, ask for memory and for the time, sleep, read files, read and write open
+/// descriptors, and end.
 ///
-/// These are refused with EPERM, or with ENOSYS if the C library then tries an older
-/// call: processes and threads, opening files to write, changing files and folders,
-/// sockets, signals to others, SIGKILL to itself, ptrace and other processes' memory,
-/// changing limits, and every call that is not listed. A call of another architecture
-/// ends the program.
+/// It refuses the following with EPERM, or with ENOSYS if the C library then tries an
+/// older call: making processes and threads, opening files to write, changing files and
+/// folders, sockets, signals to others, SIGKILL to itself, ptrace and other processes'
+/// memory, changing limits, and every call that is not listed. A call of another
+/// architecture ends the program.
 ///
 /// For x86_64 and aarch64; elsewhere install() does nothing and returns false.
 class SystemCallFilter {
   public:
     /// For the program that execve(file, arguments, …) starts; execve is allowed only
-    /// with these same pointers. Takes about 300 instructions.
+    /// with these same pointers. The filter has about 300 instructions.
     SystemCallFilter(const char* file, char* const* arguments);
 
     /// Puts the filter on the calling process, which must have set no_new_privs. May be

@@ -23,8 +23,8 @@ std::vector<fs::path> existing(std::initializer_list<fs::path> paths) {
 }
 
 /// Returns the folders in `prefix` that a compiler needs: its own, and those for other
-/// processors ("aarch64-linux-gnu"). Sources, pages and data are left out: an installed
-/// Lockstep has there the data that answers are compared with.
+/// processors ("aarch64-linux-gnu"). Sources, pages and data are left out, because an
+/// installed Lockstep keeps the data of the right answers there.
 std::vector<fs::path> compiler_folders(const fs::path& prefix) {
     std::vector<fs::path> found;
     std::error_code error;
@@ -62,7 +62,7 @@ std::vector<fs::path> toolchain_files(const std::string& compiler) {
     const fs::path named = fs::absolute(found.empty() ? compiler : found);
     const fs::path program = fs::canonical(named, error);
     if (error) return files;
-    if (named != program) files.push_back(named);  // it is started with this name
+    if (named != program) files.push_back(named);  // the name that starts it
     if (is_below(program, files)) return files;
     const fs::path folder = program.parent_path();
     files.push_back(program);

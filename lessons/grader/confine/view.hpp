@@ -21,9 +21,9 @@ bool is_below(const std::filesystem::path& path,
 /// index.
 std::vector<std::filesystem::path> system_libraries();
 
-/// Returns what a compiler needs in addition: programs, headers and libraries of the
-/// system, in /usr and /usr/local, and those of the compiler's own folder if it is
-/// elsewhere, such as /opt/gcc. Other folders, such as share and src, are not included.
+/// Returns what a compiler needs in addition: the programs, headers and libraries in /usr
+/// and /usr/local, and in the compiler's own folder if that is elsewhere, such as
+/// /opt/gcc. Other folders, such as share and src, are not included.
 std::vector<std::filesystem::path> toolchain_files(const std::string& compiler);
 
 }  // namespace lockstep::lessons

@@ -16,13 +16,13 @@ class Frames {
 
     explicit Frames(int descriptor) : descriptor_(descriptor) {}
 
-    /// Returns false if the other side has gone, or has not received it by `deadline`.
+    /// Returns false if the other side received nothing by `deadline`, or has gone.
     [[nodiscard]] bool send(std::string_view message,
                             Clock::time_point deadline = os::kNever);
 
     enum class End { none, gone, late, too_long };
     /// Returns the next message; none if the other side has gone, if time is over, or if
-    /// the message is longer than kMostBytes. end() says which.
+    /// the message is longer than kMostBytes. end() gives the cause.
     std::optional<std::string> receive(Clock::time_point deadline = os::kNever);
     End end() const { return end_; }
 

@@ -33,7 +33,7 @@ std::string RankLine::receive() {
 TensorOnWire RankLine::named(const Tensor& tensor) {
     if (!tensor) return {};
     // Send the name of exactly this range. A part of a named range needs no name, because
-    // the other side finds it.
+    // the other side finds the range's name.
     const Storage::Label* range = tensor.labelled();
     const bool is_named = range != nullptr && range->begin == tensor.offset_bytes() &&
                           range->bytes == tensor.bytes();

@@ -369,7 +369,7 @@ void RankSession::finish(WireReader& in) {
 
 void RankSession::rethrow(WireReader& in) const {
     const auto kind = in.get<ThrownKind>();
-    // Only up to a 0, where a sentence ends.
+    // c_str() cuts the text at a 0 byte: a sentence ends there.
     const std::string text = in.get<std::string>().c_str();
     in.end();
     const int rank = rank_.index();

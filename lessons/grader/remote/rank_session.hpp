@@ -27,11 +27,11 @@ class RankProcess {
     virtual End ending() = 0;
 };
 
-/// The grader's end of the line. It carries out, on a rank's device and communicators,
-/// what the rank's process asks for; each call has its usual checks and costs. So
+/// The grader's end of the line. It carries out the requests of the rank's process on the
+/// rank's device and communicators; each call has its usual checks and costs. So
 /// everything is measured here, and the process can only ask. The checks of arguments,
 /// here and in devices and communicators, are a trust boundary: they work for any
-/// integers, and none overflows.
+/// integers, without overflow.
 class RankSession final : public TensorNames {
   public:
     RankSession(Rank& rank, RankProcess& process, Frames::Clock::time_point deadline);
@@ -58,7 +58,7 @@ class RankSession final : public TensorNames {
     static constexpr std::size_t kMostAxes = 16;
     /// Queries times keys, over all heads, times the width and a constant for other work.
     static constexpr double kMostAttention = 1 << 30;
-    /// The same limit if only shapes are computed: the number of flops can still be
+    /// The same limit if only shapes are computed. Below it, the flops can still be
     /// counted.
     static constexpr double kMostAttentionOfShapes = 0x1p54;
 

@@ -54,7 +54,7 @@ Work RemoteComm::do_all_to_all_v(const Tensor& output,
 
 std::unique_ptr<Communicator> RemoteComm::do_split(const SplitRequest& request,
                                                    SourceLine at) {
-    // Its number, this rank's number in it, and its size; a negative number means none.
+    // The communicator's number (negative: none), this rank's number in it, its size.
     const auto made =
         line_.ask<std::vector<int>>(RankRequest::split, number_, request, at);
     if (made.at(0) < 0) return nullptr;

@@ -25,9 +25,9 @@ class RemoteMonitor final : public DeviceMonitor {
     RankLine& line_;
 };
 
-/// A rank's device in the process of the rank. It sends each operation to the grader,
-/// which has the real device: that checks, charges and computes. So this process does no
-/// arithmetic and holds no device memory.
+/// A rank's device in the process of the rank. It sends each operation to the grader. The
+/// grader's real device checks, charges and computes. So this process does no arithmetic
+/// and holds no device memory.
 class RemoteDevice final : public Device {
   public:
     RemoteDevice(int index, RankLine& line)

@@ -45,7 +45,7 @@ struct LessonStep {
     std::optional<int> step;
 };
 
-/// Reads "gradient-accumulation, step 6"; without such an end, the text is a lesson's
+/// Reads "gradient-accumulation, step 6". If the end is missing, the text is a lesson's
 /// name.
 LessonStep read_lesson_step(const std::string& text) {
     const std::string before = ", step ";
@@ -64,8 +64,8 @@ std::string name_text(const CriterionReport& criterion) {
     return criterion.id + ": " + criterion.title;
 }
 
-/// Returns "ring.cpp:12: expected ';' before '}' token", with as much of the place as is
-/// known.
+/// Returns "ring.cpp:12: expected ';' before '}' token", with the known part of the
+/// place.
 std::string build_error_text(const BuildFailure& failure) {
     if (failure.file.empty()) return failure.message;
     if (failure.line <= 0) return failure.file + ": " + failure.message;
@@ -106,9 +106,9 @@ std::string details_text(const CriterionReport& criterion) {
     return lines;
 }
 
-/// Returns what the report says of the work as a whole, in lines: that it could not be
-/// built, with the compiler's output; that grading has not finished; what to do first;
-/// the remarks. Empty if there is none of these.
+/// Returns the report's lines about the work as a whole: the failed build with the
+/// compiler's output; the unfinished grading; what to do first; the remarks. Empty if the
+/// report has none of these.
 std::string whole_text(const GradeReport& report) {
     std::string lines;
     if (report.build_failure) {

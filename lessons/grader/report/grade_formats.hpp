@@ -31,9 +31,9 @@ inline const std::vector<std::pair<std::string, GradeFormat>> kGradeFormats{
 std::string grade_text_of(const GradeReport& report, GradeFormat format, int width,
                           bool colour);
 
-/// Writes the report to a file. It replaces an earlier file, and appears whole or not at
-/// all. `text` has 80 columns and no colour. The folder is made if it is missing. Throws
-/// std::system_error if the file cannot be written.
+/// Writes the report to a file. The report replaces an earlier file, and appears whole or
+/// not at all. `text` has 80 columns and no colour. The folder is made if it is missing.
+/// Throws std::system_error if the file cannot be written.
 void write_grade(const GradeReport& report, GradeFormat format,
                  const std::filesystem::path& path);
 
@@ -73,9 +73,9 @@ std::string grade_as_json(const GradeReport& report);
 /// has failed.
 std::string grade_as_gradescope(const GradeReport& report);
 
-/// PrairieLearn's results.json: https://docs.prairielearn.com/externalGrading/
-/// A program that could not be built, or a grading that the machine stopped, is "invalid,
-/// not gradable" there: no points, and the attempt does not count.
+/// PrairieLearn's results.json: https://docs.prairielearn.com/externalGrading/ A program
+/// that could not be built, or a grading that the machine stopped, is "invalid, not
+/// gradable": it gets no points, and the attempt does not count.
 std::string grade_as_prairielearn(const GradeReport& report);
 
 /// JUnit XML in Jenkins' schema, which GitLab and pytest also use:

@@ -11,13 +11,13 @@
 
 namespace lockstep::lessons {
 
-/// The most that is shown of a text.
+/// How much of a text is shown at most.
 struct TextLimit {
     std::size_t bytes = 0;
     std::size_t lines = 0;
 };
 
-/// Cleans a text of any program so that every format can have it: UTF-8 whose only
+/// Cleans a text of any program so that every format can contain it: UTF-8 whose only
 /// control character is the line break. Tabs become spaces up to the next eighth column.
 /// Bytes that are not UTF-8 become "\xff", control characters "\x1b". Characters that
 /// change the direction of writing or are not allowed in XML 1.0 become "\u{202e}". White
@@ -44,11 +44,11 @@ struct CriterionReport {
     std::string id{};      ///< "a1.2-bytes": letters, digits, dots and dashes
     std::string title{};   ///< "all_gather sends what it must, and no more"
     std::string lesson{};  ///< where it is taught: "gradient-accumulation, step 6"
-    int points = 0;        ///< the most that can be earned
+    int points = 0;        ///< the maximum
     Mark mark = Mark::not_judged;
     std::string asked{};     ///< "672 to 672 bytes a rank"
     std::string measured{};  ///< "1344 bytes on rank 2"; may be empty
-    /// Why it did not pass: a sentence, or the lines of a diagnosis. Empty if it passed.
+    /// Why the criterion failed: a sentence, or a diagnosis in lines. Empty if it passed.
     std::string said{};
 
     int earned() const { return mark == Mark::passed ? points : 0; }
@@ -59,7 +59,7 @@ struct BuildFailure {
     std::string file{};  ///< the student's file: "ring.cpp"; empty if none is named
     int line = 0;        ///< 0 if no line is named
     std::string message{};
-    std::string lines{};  ///< the lines that the compiler showed below it
+    std::string lines{};  ///< the lines that the compiler showed below
 };
 
 /// The result of grading so far. Criteria that are not judged yet have no points, so a
@@ -78,15 +78,15 @@ struct GradeReport {
     double seconds = 0;
     std::int64_t drawn = 0;  ///< the seed for sizes and values
     bool finished = false;
-    /// What the machine or the grader lacked, in a sentence, if that stopped the grading.
-    /// Then the points so far are no grade.
+    /// If the grading stopped because the machine or the grader lacked something, a
+    /// sentence that names it. Then the points so far are no grade.
     std::string stopped{};
 
     int points() const;
     int earned() const;
 };
 
-/// Returns the report in a form that any format can have. Its texts are clean
+/// Returns the report in a form that any format can contain. Its texts are clean
 /// (clean_lines()) and bounded: a report of a hundred criteria stays below PrairieLearn's
 /// limit of one megabyte, whatever the student's program prints. All texts except `said`
 /// and the compiler's lines are single lines. A program that could not be built has

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns a field for the table that no spreadsheet takes for a formula.
+/// Returns the text as a field of the table. No spreadsheet reads the field as a formula.
 std::string csv_field(const std::string& text) {
     std::string field = clean_line(text, 400);
     if (!field.empty() && std::string("=+-@").find(field[0]) != std::string::npos)
@@ -44,7 +44,7 @@ std::string text_of(const Json& report, const char* member) {
     return value.is_null() ? "" : value.get<std::string>();
 }
 
-/// Returns how many criteria had no time; 0 if the program was not built.
+/// Returns how many criteria were not judged for lack of time; 0 without a build.
 std::size_t not_judged(const Json& report) {
     std::size_t late = 0;
     for (const Json& criterion : report.at("criteria").elements())

@@ -10,10 +10,10 @@
 
 namespace lockstep::lessons {
 
-/// The table of a course's submissions as a .csv file: a line for each one that is done,
-/// in their order, with points by criterion. The last column is the submission's
-/// fingerprint, so that an interrupted grading can continue. If the file exists, its
-/// lines about other submissions are kept, at the end.
+/// The table of a course's submissions as a .csv file, with the points by criterion: a
+/// line for each finished submission, in the order of the submissions. The last column is
+/// the submission's fingerprint, so that an interrupted grading can continue. If the file
+/// exists, the table keeps the file's lines about other submissions at the end.
 class GradeTable {
   public:
     /// Reads the file if it exists. Throws UsageError if it has other columns.

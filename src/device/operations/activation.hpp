@@ -77,7 +77,7 @@ struct Gelu {
     void check(const OperandCheck& check) const { check.real("x", x); }
     void make(const auto& make) { make(y, x.shape(), x.dtype()); }
     OperandList operands() const { return {reads("x", x), makes("y", y)}; }
-    /// With tanh, its argument takes 5.
+    /// The argument of tanh takes 5 operations.
     std::int64_t flops() const {
         return (kTranscendental + (form == GeluForm::tanh ? 8 : 4)) * x.elements();
     }
@@ -99,7 +99,7 @@ struct GeluBackward {
     OperandList operands() const {
         return {reads("x", x), reads("dy", dy), makes("dx", dx)};
     }
-    /// The exact form has erf and exp. With tanh, its argument takes 5 and its slope 4.
+    /// The exact form has erf and exp. The argument of tanh takes 5, its slope takes 4.
     std::int64_t flops() const {
         const std::int64_t each =
             form == GeluForm::tanh ? kTranscendental + 18 : 2 * kTranscendental + 8;
@@ -149,7 +149,7 @@ struct SwigluBackward {
     OperandList operands() const {
         return {reads("x", x), reads("dy", dy), makes("dx", dx)};
     }
-    /// Sigmoid; silu: 1; the gate's: 5, the rest's: 1.
+    /// Sigmoid; silu: 1; the gate's gradient: 5; the rest's gradient: 1.
     std::int64_t flops() const { return (kTranscendental + 9) * dy.elements(); }
     Derivation derivation() const { return Derivation::linear_in(1); }
 };

@@ -14,7 +14,7 @@ namespace lockstep::ops {
 // them, some keys at a time; and over keys on pages. Also rotary positions, which turn
 // queries and keys before attention.
 
-/// The widest head that attention without weights in memory takes.
+/// The widest head that attention without weights in memory accepts.
 inline constexpr std::int64_t kMostHeadWidth = 256;
 
 /// Checks weights of shape (batches, heads, m, n).
@@ -149,7 +149,7 @@ inline void check_attention(const OperandCheck& check, const AttentionHeads& hea
     check.tokens("keys", options.keys, heads.keys.rows());
 }
 
-/// Returns the number of pairs of a query and a key that it sees, over all heads.
+/// Returns the number of pairs of a query and a key that the query sees, over all heads.
 inline std::int64_t pairs_of(const AttentionHeads& heads,
                              const AttentionOptions& options) {
     // If there are no elements, the extents may be huge.
@@ -192,7 +192,7 @@ struct Attend {
     std::int64_t flops() const {
         return pairs_of(heads, options) * (4 * heads.queries.width + kFlopsOfPair);
     }
-    /// The state, which it writes, is f32 if the heads are bf16.
+    /// Returns the heads' type: the state is f32 if the heads are bf16.
     DType multiplied_in() const { return heads.queries.tensor.dtype(); }
     Derivation derivation() const { return {}; }
 };
@@ -334,7 +334,7 @@ struct Rotate {
                 only_if(static_cast<bool>(places), reads("positions", places)),
                 writes("destination", destination)};
     }
-    /// Each element takes 3 flops; all heads share the cos and sin of a row's angles.
+    /// Each element needs 3 flops; all heads share the cos and sin of a row's angles.
     std::int64_t flops() const {
         return (3 * source.heads + kTranscendental) * source.rows() * source.batches() *
                source.width;
@@ -346,8 +346,8 @@ struct Rotate {
     }
 };
 
-/// Checks that the tokens have `rows` rows in all, and that each has a place on pages
-/// (pages, rows of a page, columns).
+/// Checks that the tokens have `rows` rows in all, and that each token has a place on
+/// pages (pages, rows of a page, columns).
 void check_paged(const OperandCheck& check, const PagedTokensRef& tokens,
                  std::int64_t rows, const Shape& pages);
 
@@ -402,7 +402,7 @@ struct StorePages {
     }
 
   private:
-    /// Refuses two rows with the same place, since either could be left there.
+    /// Refuses two rows with the same place, since the values of either row could remain.
     void check_apart(const OperandCheck& check) const;
 };
 
@@ -455,7 +455,7 @@ struct HeadMatmul {
 struct AttendPages {
     static constexpr const char* kName = "attend_pages";
     static constexpr std::int64_t kFlopsOfPair = Attend::kFlopsOfPair;
-    /// The most columns of a head that a GPU's warp holds.
+    /// The maximum number of columns of a head that a GPU's warp can hold.
     static constexpr std::int64_t kMostWidth = 1024;
     static constexpr std::int64_t kMostTurned = 128;
     Tensor y;
@@ -513,7 +513,7 @@ struct AttendPages {
             return tokens->keys() * heads.heads * heads.width *
                    bytes_of(heads.tensor.dtype());
         };
-        // If values are columns of the keys, as latent ones are, they are read with the
+        // If values are columns of the keys, as latent values are, they are read with the
         // keys.
         const bool same = values.tensor.overlaps(keys.tensor) &&
                           values.tensor.offset_bytes() == keys.tensor.offset_bytes() &&

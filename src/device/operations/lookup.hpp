@@ -194,7 +194,7 @@ struct AddColumns {
     std::int64_t bound() const { return destination.shape().columns(); }
 };
 
-/// values[i] (k) = the largest of row i of x, the largest first; indices[i] (k): their
+/// values[i] (k) = the k largest of row i of x, the largest first; indices[i] (k): their
 /// columns.
 struct TopK {
     static constexpr const char* kName = "top_k";
@@ -248,10 +248,10 @@ struct TopK {
     }
 };
 
-/// Sorts the places of ids (n, k), numbered 0, 1, … row by row, by id, into order (n k).
-/// Places with equal ids are in ascending order, or, if by_columns, by column and then by
-/// row. rows (n k) gets the row of ids of each place, and counts[i] the number of places
-/// with id i.
+/// The places of ids (n, k) are numbered 0, 1, … row by row. order (n k) gets these
+/// places, sorted by id. Places with equal ids are in ascending order, or, if by_columns,
+/// in order of column and then of row. rows (n k) gets each place's row in ids, and
+/// counts[i] the number of places with id i.
 struct SortIds {
     static constexpr const char* kName = "sort_ids";
     Tensor order;

@@ -179,8 +179,7 @@ struct RowMaximum {
     }
 };
 
-/// Checks logits of a shard, and the targets and the exchanged maximum of each of their
-/// rows.
+/// Checks a shard's logits, and the target and the exchanged maximum of each row.
 inline VocabularyShard check_shard_of_logits(const OperandCheck& check,
                                              const Tensor& logits, const Tensor& targets,
                                              const Tensor& maximum,

@@ -269,8 +269,8 @@ struct Orthonormalize {
     }
     OperandList operands() const { return {updates("x", x)}; }
     /// Each earlier column's direction is removed twice from a column of n numbers, by a
-    /// product and a sum of 2n flops each. The column is measured twice, 2n each, and
-    /// scaled, n.
+    /// product and a sum of 2n flops each. The column is measured twice (2n flops each)
+    /// and scaled (n flops).
     std::int64_t flops() const { return x.elements() * (4 * x.shape().columns() + 1); }
     Derivation derivation() const { return {}; }
 };

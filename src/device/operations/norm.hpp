@@ -180,7 +180,7 @@ struct RmsNormBackwardWeight {
 // Norms over the rows, for each column separately.
 
 /// The sum of each column of x (rows, columns), then the number of rows: (columns + 1).
-/// The sums of a batch's parts add up to the batch's.
+/// The sums of a batch's parts add up to the batch's sums.
 struct BatchSums {
     static constexpr const char* kName = "batch_sums";
     Tensor sums;
@@ -223,8 +223,8 @@ struct BatchSquares {
     void when_empty(const auto& fill) const { fill(squares, 0); }
 };
 
-/// The batch's mean and rstd of each column, from its sums. The running statistics move
-/// by the fraction `momentum` towards the batch's.
+/// The batch's mean and rstd of each column, from the batch's sums. The running
+/// statistics move by the fraction `momentum` towards the batch's statistics.
 struct BatchMoments {
     static constexpr const char* kName = "batch_moments";
     Tensor mean;
@@ -295,7 +295,7 @@ struct BatchNorm {
 };
 
 /// The sums of dy, and of dy * x^ with x^ = (x - mean) * rstd, over the rows: (2,
-/// columns). The sums of a batch's parts add up to the batch's.
+/// columns). The sums of a batch's parts add up to the batch's sums.
 struct BatchNormBackwardSums {
     static constexpr const char* kName = "batch_norm_backward_sums";
     Tensor sums;
@@ -317,7 +317,7 @@ struct BatchNormBackwardSums {
         return {reads("dy", dy), reads("x", x), reads("mean", mean), reads("rstd", rstd),
                 makes("sums", sums)};
     }
-    /// x^: 2. Sum of dy: 1. The other: multiply, add.
+    /// x^: 2. Sum of dy: 1. Sum of dy * x^: multiply, add.
     std::int64_t flops() const { return 5 * x.elements(); }
     Derivation derivation() const { return Derivation::linear_in(0); }
     void when_empty(const auto& fill) const { fill(sums, 0); }

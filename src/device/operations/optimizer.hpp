@@ -5,7 +5,7 @@
 namespace lockstep::ops {
 
 // Optimizers, which update state and parameter in place, and the factor that scales
-// gradients before.
+// gradients before an update.
 
 /// destination (1) = min(1, most / (sqrt(squares) + 1e-6)).
 struct ClipFactor {

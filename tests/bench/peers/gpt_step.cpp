@@ -1,6 +1,6 @@
-// Runs a GPT's training steps on virtual devices, data parallel, for peers.py. Prints one
+// Trains a GPT for some steps on data-parallel virtual devices, for peers.py. Prints one
 // line of JSON with the cost of a step and the losses. Writes the initial weights to a
-// file: the parameters' numbers, one parameter after another, in the GPT's order.
+// file, one parameter after another, in the GPT's order.
 
 #include <algorithm>
 #include <chrono>
@@ -22,7 +22,7 @@ namespace {
 
 using namespace lockstep;
 
-/// The command line, in this order; gpt_step.py takes the same.
+/// The arguments of the command line, in this order; gpt_step.py has the same.
 struct Task {
     std::int64_t ranks, hidden, tokens, sequences, layers, heads, vocabulary;
     int untimed, steps;
@@ -41,7 +41,7 @@ Task read_task(char** word) {
     return task;
 }
 
-/// Token `position` of a sequence; its target is the next token.
+/// Returns token `position` of a sequence. Its target is the next token.
 std::int64_t token(const Task& task, std::int64_t sequence, std::int64_t position) {
     const std::int64_t number = sequence * (task.tokens + 1) + position;
     return number * number % 7919 % task.vocabulary;
@@ -69,7 +69,7 @@ void write_weights(Device& device, Module& model, const char* path) {
     }
 }
 
-/// What this process has used so far.
+/// The CPU time, wall time and page faults of this process so far.
 struct Used {
     double cpu, wall;
     std::int64_t faults;

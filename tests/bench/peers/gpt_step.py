@@ -1,5 +1,5 @@
-"""Does what gpt_step.cpp does, in PyTorch: a process per rank, DistributedDataParallel over
-gloo."""
+"""Does in PyTorch what gpt_step.cpp does. There is one process per rank, with
+DistributedDataParallel over gloo."""
 
 import json
 import math

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Runs the same training step in Lockstep and in PyTorch in turns. Prints the ratios of CPU time
-and of wall time, PyTorch's divided by Lockstep's, with the middle half of the rounds, and the page
-faults of both. A rank of PyTorch has one thread; Lockstep has as many threads as ranks, but at
-most as many as processors. With one rank, each has its default number of threads, which may spend
-CPU time on waiting for each other: compare its wall time.
+and of wall time (PyTorch's divided by Lockstep's), the range of the middle half of the rounds, and
+the page faults of both. A rank of PyTorch has one thread. Lockstep has one thread per rank, but not
+more threads than processors. With one rank, both have their default numbers of threads. These may
+spend CPU time on waiting, so compare wall times.
 
 usage: peers.py GPT_STEP [--rounds N] [--python PYTHON]
 
-GPT_STEP is the program of gpt_step.cpp; PYTHON must have torch, for example Debian's
-python3-torch. Both begin with the same weights, and their losses must be equal within 1e-5.
+GPT_STEP is the program of gpt_step.cpp; PYTHON must have torch, for example Debian's python3-torch.
+Both programs begin with the same weights, and their losses must be equal within 1e-5.
 """
 
 import argparse
@@ -21,8 +21,8 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Ranks, hidden size, tokens per sequence, sequences per rank, layers, heads, vocabulary; untimed
-# steps, timed steps. The heap of a single rank becomes stable after ten steps.
+# Ranks, hidden size, tokens per sequence, sequences per rank, layers, heads, vocabulary, untimed
+# steps, timed steps. With a single rank, the heap becomes stable after ten steps.
 SIZES = [
     (4, 128, 64, 1, 4, 4, 256, 5, 40),
     (4, 128, 64, 4, 4, 4, 256, 5, 20),
@@ -52,7 +52,7 @@ def spread(ratios):
 
 def compare(sizes, asked, folder):
     words = [str(size) for size in sizes] + [os.path.join(folder, "weights")]
-    # With several ranks, each has one thread; a single rank has PyTorch's default number.
+    # Each of several ranks has one thread. A single rank has PyTorch's default number.
     environment = dict(os.environ, OMP_NUM_THREADS="1") if sizes[0] > 1 else os.environ
     ours, theirs = [], []
     def run_ours():
@@ -68,7 +68,7 @@ def compare(sizes, asked, folder):
         for way in (run_ours, run_theirs) if i % 2 == 0 else (run_theirs, run_ours):
             way()
     apart = [abs(a - b) for a, b in zip(ours[0]["losses"], theirs[0]["losses"], strict=True)]
-    if not all(one <= 1e-5 for one in apart):  # false for NaN, too
+    if not all(one <= 1e-5 for one in apart):  # also false for NaN
         sys.exit(f"losses differ: {ours[0]['losses']}, {theirs[0]['losses']}")
     ratios = {key: [b[key] / a[key] for a, b in zip(ours, theirs)] for key in ("cpu", "wall")}
     milliseconds = [1e3 * statistics.median(one["cpu"] for one in way) for way in (ours, theirs)]

@@ -16,7 +16,7 @@ std::size_t bytes(const Call& call) {
     return call.count * bytes_of(call.type);
 }
 
-/// How many bytes of its buffers a call reads and writes on this rank.
+/// How many bytes a call reads from its buffers, and writes to them, on this rank.
 struct Extent {
     std::size_t send, receive;
 };
@@ -49,7 +49,7 @@ Extent extent(const Call& call, int rank, int size) {
     return {0, 0};
 }
 
-/// Returns whether the buffers are placed as NCCL's in-place operations require.
+/// Returns whether the buffers are where NCCL's in-place operations need them.
 bool in_place(const Call& call, int rank) {
     const std::size_t mine = static_cast<std::size_t>(rank) * bytes(call);
     switch (call.verb) {
@@ -143,8 +143,8 @@ void Batch::exchange_with_others(const std::function<void(int peer)>& each) {
         if (peer != rank_) each(peer);
 }
 
-/// All parts are sent to the ranks that want the sum, which add them in the order of
-/// ranks.
+/// All parts are sent to the ranks that want the sum. These ranks add the parts in the
+/// order of ranks.
 void Batch::plan_reduction(const Call& call) {
     const std::size_t block = bytes(call);
     const auto block_of = [=](int rank) {
@@ -170,7 +170,7 @@ void Batch::plan_reduction(const Call& call) {
         });
 }
 
-/// All blocks are sent to the ranks that want all of them.
+/// Each rank's block is sent to all ranks that want the blocks.
 void Batch::plan_gathering(const Call& call) {
     const std::size_t block = bytes(call);
     const auto wants = [&](int rank) {
@@ -186,7 +186,7 @@ void Batch::plan_gathering(const Call& call) {
     });
 }
 
-/// Each giving rank sends every rank its block; a broadcast sends the same block to all.
+/// Each giving rank sends each rank a block; in a broadcast all blocks are the same.
 void Batch::plan_dealing(const Call& call) {
     const std::size_t block = bytes(call);
     const auto gives = [&](int rank) {

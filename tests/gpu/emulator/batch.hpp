@@ -21,7 +21,7 @@ enum class Verb {
 };
 
 /// One call of an operation, with the arguments of NCCL's functions; `peer` is the root
-/// or the other end.
+/// or the rank at the other end.
 struct Call {
     Verb verb;
     const char* send = nullptr;
@@ -40,7 +40,7 @@ struct Call {
 void check_buffers(const Call& call, int rank, int size);
 
 /// The calls of one communicator that were made in one group. Collectives run first, in
-/// order, and messages after them, so ranks may mix the two in different orders.
+/// order. Messages run after them. So ranks may mix the two in different orders.
 class Batch {
   public:
     Batch(std::vector<Call> calls, int rank, int size);
@@ -48,7 +48,7 @@ class Batch {
     /// Runs on the stream's thread.
     Messages::End run(const std::vector<Descriptor>& sockets, const Stop& stop);
 
-    /// Returns whether each message to this rank itself has its other end here.
+    /// Returns whether each of the rank's messages to itself has both ends here.
     bool self_messages_match() const;
 
   private:

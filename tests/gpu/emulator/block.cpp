@@ -13,7 +13,7 @@ namespace emulated {
 
 namespace {
 
-// What a lane reads from a lane that does not exist; NaN in f32 and f64.
+// A lane gets this from a lane that does not exist. It is NaN in f32 and f64.
 constexpr std::uint64_t kNothing = ~std::uint64_t{0};
 
 uint3 position(std::size_t number, dim3 size) {
@@ -93,7 +93,7 @@ void BlockRunner::run_unstarted() {
     }
 }
 
-/// The slow warp's threads run when no other thread can.
+/// Gathers the threads that can run. Those of the slow warp run only if no other can.
 bool BlockRunner::gather_ready() {
     if (next_ready_.empty() && held_.empty()) release_barrier();
     ready_.clear();
@@ -104,7 +104,7 @@ bool BlockRunner::gather_ready() {
     return !ready_.empty();
 }
 
-/// Chooses another slow warp, or none, until the next barrier.
+/// Chooses another slow warp, or none, for the time until the next barrier.
 void BlockRunner::choose_slow_warp() {
     slow_warp_ = shaker_.below(static_cast<unsigned>(threads_.size() / 32 + 2));
 }
@@ -220,8 +220,8 @@ bool BlockRunner::complete(unsigned mask, WarpCall call) const {
         if (thread.state != State::in_warp || thread.mask != mask ||
             thread.call != call || thread.action != threads_[current_].action)
             return false;
-        // Such an instruction is one for the whole warp, so all its threads are at the
-        // same place.
+        // All threads of the warp run this instruction together, so they are at the same
+        // place.
         if (call == WarpCall::together && !(thread.place == threads_[current_].place))
             return false;
     }

@@ -13,17 +13,17 @@
 
 namespace emulated {
 
-/// A kernel with its grid: what every thread does, and the kernel's name for messages.
+/// A kernel and its grid: what each thread runs, and the kernel's name for messages.
 struct Launch {
     dim3 grid, block;
     std::function<void()> thread;
     const void* kernel = nullptr;
-    std::size_t memory_bytes = 0;  ///< shared by a block; excludes named memory
+    std::size_t memory_bytes = 0;  ///< shared by a block, without named memory
 };
 
-/// Runs the blocks of kernels, one after another, on the OS thread that owns it. The
-/// threads of a block are fibers. One fiber runs thread after thread until one must wait,
-/// so a kernel without barriers switches once for each block.
+/// Runs the blocks of kernels, one after another, on the OS thread that owns the runner.
+/// The threads of a block are fibers. One fiber runs thread after thread until one must
+/// wait, so a kernel without barriers needs one switch for each block.
 class BlockRunner {
   public:
     BlockRunner();
@@ -31,7 +31,7 @@ class BlockRunner {
     BlockRunner(const BlockRunner&) = delete;
     BlockRunner& operator=(const BlockRunner&) = delete;
 
-    /// Runs all blocks, in its own order.
+    /// Runs all blocks, in an order of its own.
     void run(const Launch& launch);
 
     /// Called from a thread of a kernel.
@@ -40,12 +40,12 @@ class BlockRunner {
                                 int source, Place place);
     void do_together(WarpAction action, void* mine, Place place);
     void* memory() { return memory_.data(); }
-    /// Ends the process if these bytes are not in the block's memory that no kernel
-    /// names.
+    /// Ends the process if these bytes are not in the part of the block's memory that the
+    /// launch asked for.
     void require_in_memory(const void* address, std::size_t bytes) const;
     void start_copy(void* to, const void* from, bool is_there);
     void end_group_of_copies();
-    /// Does the copies of all groups of this thread except the last.
+    /// Runs the copies of this thread's groups, except the last group.
     void finish_copies();
     int lane() const { return static_cast<int>(current_ % 32); }
 
@@ -73,7 +73,7 @@ class BlockRunner {
         WarpAction action = nullptr;
         void* operands = nullptr;  ///< of the action
         std::vector<LateCopy> copies;
-        std::size_t group_begins = 0;  ///< the last ended group's, in copies
+        std::size_t group_begins = 0;  ///< of the last ended group, in copies
         std::size_t group_ends = 0;
     };
 

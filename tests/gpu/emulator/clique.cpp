@@ -38,8 +38,7 @@ void Clique::connect_collectives() {
 
 namespace {
 
-/// Returns the messages of a call; none for collectives, which have their own
-/// connections.
+/// Returns the messages of a call; empty for a collective, which has other connections.
 std::set<std::pair<int, int>> messages_of(const Call& call, int rank, int size) {
     std::set<std::pair<int, int>> messages;
     for (int peer = 0; peer < size; ++peer) {
@@ -107,7 +106,8 @@ void Clique::run(std::uint64_t ticket, Batch& batch) {
     if (aborted_) return;
     ++running_;
     lock.unlock();
-    // The kernels of a faulted device are gone; the other devices' kernels wait for them.
+    // A device with a fault runs no kernels any more; other devices' kernels wait for
+    // them.
     const Stop gone = [this] { return aborted() || is_faulted(device_); };
     const Messages::End end = gone() ? Messages::End::stopped : batch.run(sockets_, gone);
     lock.lock();

@@ -14,8 +14,8 @@
 
 namespace emulated {
 
-/// This rank's side of a communicator. Its operations run on streams' threads, one after
-/// another in the order of their tickets.
+/// This rank's side of a communicator. The operations run on streams' threads, one after
+/// another, in the order of their tickets.
 class Clique {
   public:
     Clique(std::string name, int rank, int size, int device, bool blocking);
@@ -28,17 +28,17 @@ class Clique {
 
     /// Meets the other ranks; throws NcclTrouble.
     void connect();
-    /// Makes the connections that these calls use first. Collectives connect to all ranks
-    /// at once, unless connect() did. Messages connect each direction between two ranks,
-    /// and wait until both ranks are there. Throws NcclTrouble.
+    /// Makes the connections that these calls are the first to use. Collectives connect
+    /// all ranks, unless connect() did. Messages connect one direction between two ranks,
+    /// and wait for the other rank. Throws NcclTrouble.
     void connect_for(const std::vector<Call>& calls);
-    /// Numbers the splits, so that all ranks give each split the same name.
+    /// Numbers the splits, so that all ranks have the same name for each split.
     int next_split() { return splits_++; }
 
     ncclResult_t state() const { return state_; }
     void set_state(ncclResult_t state) { state_ = state; }
     /// Work in another thread: the communicator is in progress until the work ends. Then
-    /// it has the work's result, unless something else has failed meanwhile.
+    /// the state is the work's result, unless something else has failed meanwhile.
     void begin_job();
     void end_job(ncclResult_t result);
 
@@ -49,10 +49,10 @@ class Clique {
     void wait_until_quiet() const;
 
     bool aborted() const { return aborted_; }
-    /// Ends running and waiting operations; returns when none is left.
+    /// Ends running and waiting operations. Returns when no operation is left.
     void abort();
 
-    /// Set while a thread is in a call; a second thread would be the program's mistake.
+    /// Set while a thread is in a call; a second thread is the program's mistake.
     std::atomic<bool> inside = false;
     /// Set by ncclCommFinalize.
     std::atomic<bool> finalized = false;
@@ -68,7 +68,7 @@ class Clique {
     const bool blocking_;
     int splits_ = 0;
     bool has_collectives_ = false;
-    std::set<std::pair<int, int>> has_messages_;  ///< from a rank, to a rank
+    std::set<std::pair<int, int>> has_messages_;  ///< from a rank to a rank
     std::vector<Descriptor> sockets_;
     std::atomic<ncclResult_t> state_ = ncclInProgress;
     std::atomic<bool> aborted_ = false;

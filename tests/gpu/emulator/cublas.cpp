@@ -10,7 +10,7 @@ using namespace emulated;
 
 namespace {
 
-/// The bits of a math mode that choose the arithmetic of products; other bits forbid
+/// These bits of a math mode choose the arithmetic of products. The other bits forbid
 /// something.
 constexpr int kMathKinds = 15;
 
@@ -59,7 +59,7 @@ cublasStatus_t start(const Blas& blas, cublasOperation_t transpose_a,
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/// The steps from one product's matrices to the next one's.
+/// The steps from one product's matrices to the next product's matrices.
 struct Strides {
     long long a, b, c;
 };

@@ -4,7 +4,7 @@ namespace emulated {
 
 namespace {
 
-// Room for a kernel's own arrays; untouched pages take no memory. Sanitizers need more.
+// Room for a kernel's own arrays (sanitizers need more). Untouched pages use no memory.
 constexpr std::size_t kStackBytes = 256 * 1024;
 
 }  // namespace

@@ -8,8 +8,8 @@
 
 namespace emulated {
 
-/// A function with its own stack, which can pause in the middle. It runs on the OS thread
-/// that first resumed it, and must have returned when this is destroyed.
+/// A function that has its own stack and can pause in the middle. It runs on the OS
+/// thread that first resumed it. It must have returned when the fiber is destroyed.
 class Fiber {
   public:
     explicit Fiber(std::function<void()> body);
@@ -19,7 +19,7 @@ class Fiber {
 
     /// Continues the function until it pauses.
     void resume();
-    /// Called by the function: resume() returns.
+    /// Called by the function. Then resume() returns.
     void pause();
 
   private:
@@ -29,13 +29,13 @@ class Fiber {
     std::function<void()> body_;
     boost::context::fiber inside_, outside_;
     [[maybe_unused]] const void* outside_stack_ =
-        nullptr;  ///< for AddressSanitizer, like the next four
+        nullptr;  ///< for AddressSanitizer, like the next four members
     [[maybe_unused]] std::size_t outside_bytes_ = 0;
     [[maybe_unused]] void* inside_fake_ = nullptr;
     [[maybe_unused]] void* outside_fake_ = nullptr;
     [[maybe_unused]] const void* stack_ = nullptr;
     [[maybe_unused]] void* inside_thread_ =
-        nullptr;  ///< for ThreadSanitizer, like the next one
+        nullptr;  ///< for ThreadSanitizer, like the next member
     [[maybe_unused]] void* outside_thread_ = nullptr;
 };
 

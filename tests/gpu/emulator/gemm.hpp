@@ -11,12 +11,13 @@
 
 namespace emulated {
 
-/// The type in which products of such elements are added up.
+/// The type in which products of elements of type T are added up.
 template <typename T>
 using SumOf = std::conditional_t<std::is_same_v<T, lockstep::Bf16>, float, T>;
 
-/// Returns the nearest number with 10 bits after the leading one; if two are equally
-/// near, the one farther from 0 (PTX's cvt.rna.tf32.f32). NaN and infinity do not change.
+/// Returns the nearest number with 10 bits after the leading 1. If two are equally near,
+/// returns the number farther from 0 (PTX's cvt.rna.tf32.f32). NaN and infinity do not
+/// change.
 inline float in_tf32(float x) {
     constexpr std::uint32_t kLeft = 13, kHalf = 1U << (kLeft - 1);
     if (!std::isfinite(x)) return x;
@@ -24,8 +25,8 @@ inline float in_tf32(float x) {
                                 kLeft << kLeft);
 }
 
-/// C (m, n) = alpha op(A) op(B) + beta C, all column by column; op(A) is (m, k), op(B) is
-/// (k, n). C is not read if beta is 0.
+/// C (m, n) = alpha op(A) op(B) + beta C, with all matrices column by column; op(A) is
+/// (m, k), op(B) is (k, n). C is not read if beta is 0.
 template <typename T>
 struct Product {
     bool transpose_a, transpose_b;
@@ -37,7 +38,7 @@ struct Product {
     std::int64_t ldb;
     T* c;
     std::int64_t ldc;
-    bool tf32 = false;  ///< f32 elements of A and B are rounded before use
+    bool tf32 = false;  ///< whether f32 elements of A and B are rounded first
 
     std::int64_t rows_a() const { return transpose_a ? k : m; }
     std::int64_t columns_a() const { return transpose_a ? m : k; }
@@ -52,8 +53,8 @@ struct Product {
                wide(ldc, m);
     }
 
-    /// Returns whether `count` results, `stride` apart, share no element: either each
-    /// begins after the one before, or all are side by side in the same columns.
+    /// Returns whether `count` results, `stride` apart, share no element. Then each
+    /// begins after the result before it, or all are side by side in the same columns.
     bool results_apart(std::int64_t stride, std::int64_t count) const {
         return stride >= (n - 1) * ldc + m ||
                (stride >= m && (count - 1) * stride + m <= ldc);

@@ -6,7 +6,7 @@
 #include "tests/gpu/emulator/include/cuda_runtime.h"
 #include "tests/gpu/emulator/processes.hpp"
 
-// Shared by the emulation's own tests.
+// Helpers of the emulator's own tests.
 
 namespace emulated::test {
 
@@ -46,7 +46,7 @@ std::vector<T> on_host(const T* device, std::size_t n) {
     return host;
 }
 
-/// Returns what goes wrong in a process that runs this; empty if nothing does.
+/// Runs `body` in a process of its own. Returns the error; empty if there is none.
 inline std::string alone(lockstep::FunctionRef<void(int)> body) {
     return trouble(in_processes(1, body));
 }

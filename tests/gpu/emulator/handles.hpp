@@ -9,7 +9,7 @@
 namespace emulated {
 
 /// The objects of a library's opaque handles. Each handle is a number that is given only
-/// once, so the handle of a destroyed object is never taken for another.
+/// once, so the handle of a destroyed object never finds another object.
 template <typename Handle, typename T>
 class Handles {
   public:
@@ -21,7 +21,7 @@ class Handles {
         return reinterpret_cast<Handle>(number);
     }
 
-    /// Returns null if the handle's object does not live.
+    /// Returns null if the handle has no live object.
     std::shared_ptr<T> find(Handle handle) const {
         const std::lock_guard lock(mutex_);
         const auto found = objects_.find(reinterpret_cast<std::uintptr_t>(handle));
@@ -49,7 +49,7 @@ class Handles {
     std::uintptr_t next_ = 0x1000;
 };
 
-/// An object that outlives every thread of the process: it is never destroyed.
+/// An object that is never destroyed, so it outlives all threads of the process.
 template <typename T>
 T& immortal() {
     static T* const object = new T;

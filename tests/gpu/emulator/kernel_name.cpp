@@ -21,14 +21,14 @@ std::uintptr_t load_address() {
     dl_iterate_phdr(
         [](dl_phdr_info* info, std::size_t, void* result) {
             *static_cast<std::uintptr_t*>(result) = info->dlpi_addr;
-            return 1;  // the program itself is the first
+            return 1;  // the first file is the program
         },
         &address);
     return address;
 }
 
-/// Returns the linker's symbol at an address. Kernels are local symbols, which dladdr
-/// misses.
+/// Returns the linker's symbol at an address. dladdr misses kernels, which are local
+/// symbols.
 std::string symbol_at(std::uintptr_t address) {
     std::ifstream file("/proc/self/exe", std::ios::binary);
     const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};

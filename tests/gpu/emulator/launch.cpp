@@ -14,14 +14,14 @@ namespace {
 constexpr unsigned kMaxThreads = 1024;
 constexpr unsigned kMaxBlocksYZ = 65535;
 
-// The memory that the threads of a block can share: by default, and at most. Some GPUs
-// have more than these 99 KB; none since Ampere has less.
+// The memory that a block's threads can share, by default and at most. Some GPUs have
+// more than 99 KB. No GPU since Ampere has less.
 constexpr std::size_t kUsualMemory = 48 << 10;
 constexpr std::size_t kMostMemory = 99 << 10;
 std::mutex allowed_mutex;
 std::unordered_map<const void*, std::size_t> allowed_bytes;
 
-/// Returns the runner of this stream's thread, which lives as long as the thread.
+/// Returns the runner of this stream's thread. It lives until the thread ends.
 BlockRunner& runner() {
     thread_local BlockRunner runner;
     return runner;

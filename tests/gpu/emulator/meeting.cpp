@@ -40,7 +40,7 @@ std::string door(const std::string& name, int rank) {
 std::vector<Descriptor> meet(const std::string& name, int rank, int size, int device,
                              const Stop& stop) {
     std::vector<Descriptor> sockets(static_cast<std::size_t>(size));
-    // All ranks listen before the exchange ends, so no rank connects too early after it.
+    // All ranks listen before the exchange ends, so no rank connects too early.
     const Descriptor listener = listen_as(door(name, rank));
     refuse_shared_gpus(exchange(name, rank, size, whereabouts(device), stop));
     for (int peer = 0; peer < rank; ++peer) {

@@ -7,8 +7,8 @@
 
 namespace emulated {
 
-/// Returns every rank's value, in rank order, through rank 0. All ranks must call it with
-/// the same name, and nothing else may use that name.
+/// Returns the values of all ranks, in rank order. Rank 0 passes them on. All ranks must
+/// call this with one name, and nothing else may use the name.
 template <typename T>
 std::vector<T> exchange(const std::string& name, int rank, int size, const T& mine,
                         const Stop& stop) {
@@ -35,14 +35,14 @@ std::vector<T> exchange(const std::string& name, int rank, int size, const T& mi
     return all;
 }
 
-/// The host and the number of a rank's GPU.
+/// A rank's host and the number of its GPU.
 struct Whereabouts {
     char host[64] = {};
     int device = 0;
 };
 
-/// Returns sockets to all other ranks, by rank; none to itself. Refuses two ranks on one
-/// GPU.
+/// Returns sockets to all other ranks, by rank, without one to itself. Refuses two ranks
+/// on one GPU.
 std::vector<Descriptor> meet(const std::string& name, int rank, int size, int device,
                              const Stop& stop);
 

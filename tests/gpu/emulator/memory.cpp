@@ -104,7 +104,7 @@ class Memory {
     void finish_free(void* pointer, std::uint64_t lifetime) {
         const std::lock_guard lock(mutex_);
         const auto found = allocations_.find(address(pointer));
-        if (found == allocations_.end()) return;  // given again, and then freed again
+        if (found == allocations_.end()) return;  // reused, and then freed again
         const Allocation gone = found->second;
         check_red_zones(gone.data, gone.bytes);
         make_nan(gone.data, gone.bytes);
@@ -139,14 +139,14 @@ class Memory {
         return reinterpret_cast<std::uintptr_t>(pointer);
     }
 
-    /// Freed memory that may be given again.
+    /// Freed memory that can be given again.
     struct Offer {
         char* data;
         std::uint64_t lifetime;
         std::shared_ptr<Point> point;  ///< of the free
     };
 
-    /// Returns the allocation with this lifetime, if it was freed and not given again.
+    /// Returns the allocation with this lifetime if it is freed and was not given again.
     const Allocation* freed_with(const void* pointer, std::uint64_t lifetime) const {
         for (const auto* allocations : {&allocations_, &quarantine_}) {
             const auto found = allocations->find(address(pointer));
@@ -156,12 +156,12 @@ class Memory {
         return nullptr;
     }
 
-    /// Returns its data for a new lifetime; null if the data are gone.
+    /// Returns the offer's data for a new lifetime; null if the data are gone.
     char* give_again(const Offer& offer) {
         const auto waiting = allocations_.find(address(offer.data));
         if (waiting != allocations_.end() && waiting->second.lifetime == offer.lifetime) {
-            // Its free has not run yet. Operations that enter the stream now run after
-            // that free.
+            // The free has not run yet. Operations that enter the stream now run after
+            // it.
             waiting->second.lifetime = ++lifetimes_;
             waiting->second.freed = false;
             --freeing_;
@@ -185,7 +185,7 @@ class Memory {
 
     using Allocations = std::map<std::uintptr_t, Allocation>;
 
-    /// Checks that nothing was written there since the free.
+    /// Checks that nothing was written to this memory since the free.
     Allocation leave_quarantine(Allocations::iterator resting) {
         const Allocation left = resting->second;
         quarantine_.erase(resting);
@@ -204,7 +204,7 @@ class Memory {
         by_age_.pop_front();
         const auto resting = quarantine_.find(address(oldest.data));
         if (resting == quarantine_.end() || resting->second.lifetime != oldest.lifetime)
-            return;  // it was given again
+            return;  // the memory was given again
         leave_quarantine(resting);
         destroy_with_red_zones(oldest.data);
     }
@@ -216,7 +216,7 @@ class Memory {
     std::map<int, std::size_t> used_;
     int freeing_ = 0;
     Allocations quarantine_;
-    std::deque<Allocation> by_age_;  ///< in the order of their quarantine
+    std::deque<Allocation> by_age_;  ///< in the order in which they entered quarantine
     std::size_t quarantined_ = 0;
     std::map<std::pair<int, std::size_t>, std::deque<Offer>>
         offers_;  ///< by device and bytes

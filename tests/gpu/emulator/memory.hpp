@@ -18,34 +18,34 @@ struct Allocation {
     std::size_t bytes = 0;
     MemoryKind kind = MemoryKind::device;
     int device = 0;
-    std::uint64_t lifetime = 0;  ///< no two allocations have the same
-    bool freed = false;          ///< by the program; perhaps not yet by its stream
+    std::uint64_t lifetime = 0;  ///< every allocation has another one
+    bool freed = false;          ///< by the program, perhaps not yet by its stream
 };
 
 /// Allocates memory on a device, or page-locked memory on the host, between two red
-/// zones. Its contents are what was there before. Waits for memory that is being freed;
-/// returns null if there is not enough.
+/// zones. The old contents stay. Waits for memory that is being freed. Returns null if
+/// there is not enough memory.
 void* allocate(MemoryKind kind, int device, std::size_t bytes);
 
-/// Returns the live allocation that contains this address; nothing if it is the program's
-/// own memory.
+/// Returns the live allocation that contains this address; nothing if the address is in
+/// the program's own memory.
 std::optional<Allocation> find_memory(const void* address);
 
 /// Returns freed memory of the same size on the stream's device, for the stream's next
-/// operations: at random, if CUDA might give some. CUDA may give memory whose free is at
-/// a point that is reached already, or that the stream waits for. Returns null otherwise.
+/// operations; or null. Chooses at random if CUDA might give such memory: its free must
+/// be at a point that is reached already, or that the stream waits for.
 void* allocate_again(const Stream& stream, std::size_t bytes);
 
-/// Takes an allocation from the program: it is not found any more. Returns its lifetime;
-/// 0 if no allocation begins there.
+/// Takes an allocation from the program, so that it is not found any more. Returns its
+/// lifetime, or 0 if no allocation begins at `pointer`.
 std::uint64_t begin_free(void* pointer, MemoryKind kind);
-/// Frees it at this point of a stream; from now on allocate_again may give it.
+/// Frees the memory at this point of a stream. From now on allocate_again may return it.
 void offer_again(void* pointer, std::uint64_t lifetime, std::shared_ptr<Point> point);
-/// Checks its red zones and makes it NaN, and frees it unless it was given again. Ends
-/// the process if something wrote outside it, or writes to it later.
+/// Checks the red zones, makes the memory NaN, and frees it unless it was given again.
+/// Ends the process if something wrote outside the memory, or writes to it later.
 void finish_free(void* pointer, std::uint64_t lifetime);
 
-/// Sets all bits, which is NaN in f32 and f64, and -1.
+/// Sets all bits. This is NaN in f32 and f64, and -1 in integers.
 void make_nan(void* pointer, std::size_t bytes);
 
 std::size_t bytes_in_use(int device);

@@ -16,7 +16,7 @@ void Messages::receive(int peer, char* data, std::size_t bytes) {
     if (bytes > 0) receives_[static_cast<std::size_t>(peer)].push_back({data, bytes});
 }
 
-/// Returns false if the peer is lost.
+/// Notes moved bytes. Returns false if the peer is lost.
 bool Messages::advance(Queue& queue, long moved) {
     if (moved < 0) return errno == EAGAIN || errno == EINTR;
     if (moved == 0) return false;
@@ -39,8 +39,8 @@ bool Messages::move(std::size_t peer, int socket, int ready) {
                                MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
-/// Returns what to wait for on each peer's socket. If that is nothing, the socket is -1,
-/// and poll() skips it.
+/// Returns what to wait for on each peer's socket. If there is nothing to wait for, the
+/// socket is -1, and poll() skips it.
 std::vector<pollfd> Messages::awaited(const std::vector<Descriptor>& sockets) const {
     std::vector<pollfd> all;
     for (std::size_t peer = 0; peer < sockets.size(); ++peer) {

@@ -9,8 +9,8 @@
 
 namespace emulated {
 
-/// Bytes to and from other ranks that progress together: messages of one rank and
-/// direction in order, all ranks and directions at the same time.
+/// Messages to and from other ranks. Those of one rank and direction progress in order,
+/// those of different ranks or directions at the same time.
 class Messages {
   public:
     explicit Messages(int size)
@@ -21,7 +21,7 @@ class Messages {
     void receive(int peer, char* data, std::size_t bytes);
 
     enum class End { complete, stopped, peer_lost };
-    /// Runs until all messages are done.
+    /// Runs until all messages have ended.
     End run(const std::vector<Descriptor>& sockets, const Stop& stop);
 
   private:

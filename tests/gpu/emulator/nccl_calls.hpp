@@ -13,11 +13,11 @@ ncclComm_t add_clique(std::shared_ptr<Clique> clique);
 std::shared_ptr<Clique> find_clique(ncclComm_t comm);
 void remove_clique(ncclComm_t comm);
 
-/// Keeps the message for ncclGetLastError; returns the result.
+/// Keeps the message for ncclGetLastError and returns `result`.
 ncclResult_t nccl_error(ncclResult_t result, const std::string& sentence);
 
-/// A thread that is inside a communicator. A second thread inside the same one ends the
-/// process.
+/// A thread that is inside a communicator. A second thread inside the same communicator
+/// ends the process.
 class Presence {
   public:
     explicit Presence(Clique& clique);
@@ -29,8 +29,8 @@ class Presence {
     Clique& clique_;
 };
 
-/// Returns the result of work on a communicator's device: also for its own trouble, and
-/// for a fault of the device.
+/// Returns the result of work on a communicator's device. Exceptions of the work and
+/// faults of the device also become results.
 template <typename Work>
 ncclResult_t on_device(const Clique& clique, const Work& work) {
     const auto fault = [&] {
@@ -48,7 +48,7 @@ ncclResult_t on_device(const Clique& clique, const Work& work) {
     }
 }
 
-/// A call that needs a communicator with nothing in progress and no error.
+/// A call that needs a communicator without work in progress and without an error.
 template <typename Use>
 ncclResult_t with_ready(ncclComm_t comm, const Use& use) {
     const std::shared_ptr<Clique> clique = find_clique(comm);
@@ -63,12 +63,12 @@ ncclResult_t with_ready(ncclComm_t comm, const Use& use) {
 }
 
 /// Starts work of a call that takes time. The communicator is in progress until the work
-/// is done. A blocking communicator waits for it, or waits at the end of the group if
-/// there is one.
+/// ends. A blocking communicator waits for the end of the work, in a group at the end of
+/// the group.
 ncclResult_t start_job(const std::shared_ptr<Clique>& clique,
                        std::function<ncclResult_t()> job);
 
-/// Adds an operation to the group, or runs it as a group of its own.
+/// Adds an operation to the group. Without a group, runs it as a separate group.
 ncclResult_t submit(const std::shared_ptr<Clique>& clique, cudaStream_t stream,
                     const Call& call);
 

@@ -77,13 +77,13 @@ ncclResult_t connect(const std::shared_ptr<Clique>& clique) {
     });
 }
 
-/// What every rank passes to a split.
+/// What each rank passes to a split.
 struct Choice {
     int color;
     int key;
 };
 
-/// Returns the new communicator that this rank belongs to; null if it belongs to none.
+/// Returns this rank's new communicator; null if the rank belongs to none.
 std::shared_ptr<Clique> part_of(Clique& whole, Choice mine, bool blocking) {
     const std::string name = whole.name() + "/" + std::to_string(whole.next_split());
     const std::vector<Choice> choices =
@@ -116,7 +116,7 @@ ncclResult_t split(const std::shared_ptr<Clique>& whole, Choice mine, bool block
     });
 }
 
-/// NCCL writes this to standard output if NCCL_DEBUG is INFO, unless NCCL_DEBUG_FILE is
+/// Like NCCL, writes to standard output if NCCL_DEBUG is INFO and NCCL_DEBUG_FILE is not
 /// set.
 void report(const std::string& what) {
     const char* level = std::getenv("NCCL_DEBUG");

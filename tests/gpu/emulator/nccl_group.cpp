@@ -12,7 +12,7 @@ namespace emulated {
 
 namespace {
 
-/// The calls of one communicator in a group.
+/// One communicator's calls in a group.
 struct Entry {
     std::shared_ptr<Clique> clique;
     cudaStream_t stream;
@@ -44,7 +44,7 @@ void launch(const Entry& entry) {
     const std::uint64_t ticket = entry.clique->next_ticket();
     const std::shared_ptr<Stream> stream = find_stream(entry.stream);
     if (!stream) die("a stream was destroyed before NCCL had put its operation in");
-    put_launch(stream, [] {});  // its kernel, which may be the one that faults
+    put_launch(stream, [] {});  // its kernel may have the fault
     put(stream, [clique = entry.clique, ticket, batch] { clique->run(ticket, *batch); });
 }
 
@@ -89,7 +89,7 @@ void launch_later(std::vector<Entry> entries) {
     }).detach();
 }
 
-/// Runs blocking work in parallel, because otherwise a group's ranks would wait for each
+/// Runs blocking work in parallel. Otherwise the ranks of a group would wait for each
 /// other.
 ncclResult_t run_together(const std::vector<Job>& jobs) {
     std::vector<std::thread> threads;

@@ -21,7 +21,7 @@ struct Child {
 
 [[noreturn]] void be_child(int rank, int errors, lockstep::FunctionRef<void(int)> body) {
     for (const int fatal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL})
-        std::signal(fatal, SIG_DFL);  // not the test framework's handler
+        std::signal(fatal, SIG_DFL);  // without the test framework's handler
     dup2(errors, STDERR_FILENO);
     alarm(kMostSeconds);
     try {

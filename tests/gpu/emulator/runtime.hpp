@@ -8,22 +8,22 @@ namespace emulated {
 /// Returns the calling thread's device, as set by cudaSetDevice.
 int current_device();
 
-/// Returns why no call can work here: there is no GPU, or this process was forked from
-/// one that had used its own. Returns cudaSuccess otherwise; then the process counts as
-/// using its GPUs.
+/// Returns why no call can work here: there is no GPU, or this process was forked from a
+/// process that had used its GPUs. Otherwise returns cudaSuccess and notes that this
+/// process uses its GPUs.
 cudaError_t begin();
 
 /// Returns whether the kernels were compiled for these GPUs, as __CUDA_ARCH_LIST__ says.
 bool has_kernels();
 
 /// Lets blocks of the kernel share `bytes` in addition to the memory that the kernel
-/// names; at most as much as a GPU has.
+/// names; returns false if a GPU has less.
 bool allow_memory(const void* kernel, int bytes);
 
-/// Makes this error the thread's last one, and returns it.
+/// Makes this error the thread's last error, and returns it.
 cudaError_t remember(cudaError_t error);
 
-/// Runs a call that asks about GPUs without using them: begin(), then the call; its error
+/// Runs a call that asks about GPUs without using them: begin(), then the call. Its error
 /// is remembered.
 template <typename Call>
 cudaError_t tell(const Call& call) {
@@ -31,8 +31,8 @@ cudaError_t tell(const Call& call) {
     return remember(ready == cudaSuccess ? call() : ready);
 }
 
-/// Runs a call that uses the current device. If the device has a fault, returns only
-/// that.
+/// Runs a call that uses the current device. If the device has a fault, returns only the
+/// fault.
 template <typename Call>
 cudaError_t answer(const Call& call) {
     return tell([&]() -> cudaError_t {

@@ -35,8 +35,7 @@ struct Side {
     bool on_device;
 };
 
-/// Returns CUDA's error for one side of a copy. The program's own memory cannot be
-/// checked.
+/// Returns CUDA's error for one side of a copy. It cannot check the program's own memory.
 cudaError_t check_side(const Side& side) {
     const std::optional<Allocation> found = find_memory(side.data);
     if (side.on_device && (!found || found->kind != MemoryKind::device))
@@ -68,9 +67,9 @@ struct Copy {
     }
 };
 
-/// Keeps the promises of cudaMemcpyAsync. Pageable memory is written before it returns.
-/// It may be read before it returns, or later in the stream's order like page-locked
-/// memory; this emulation reads it later.
+/// Keeps the promises of cudaMemcpyAsync. Pageable memory is written before the call
+/// returns. CUDA may read pageable memory before the call returns, or later in the
+/// stream's order like page-locked memory. The emulator reads it later.
 cudaError_t start(Copy copy, cudaMemcpyKind kind, cudaStream_t handle) {
     const std::shared_ptr<Stream> stream = find_stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
@@ -110,7 +109,7 @@ cudaError_t start_set(void* pointer, int value, size_t bytes, cudaStream_t handl
     return cudaSuccess;
 }
 
-/// A pool's handle is the number of its device plus one.
+/// The handle of a pool is the number of its device plus one.
 bool is_pool(cudaMemPool_t pool) {
     const auto number = reinterpret_cast<uintptr_t>(pool);
     return number >= 1 && number <= static_cast<uintptr_t>(settings().gpus);

@@ -9,7 +9,7 @@ using namespace emulated;
 
 namespace {
 
-/// An event means the point of its latest record.
+/// An event stands for the point of its latest record.
 struct Event {
     bool timing = true;
     int device = 0;

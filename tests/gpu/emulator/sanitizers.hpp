@@ -1,6 +1,6 @@
 #pragma once
 
-// What AddressSanitizer and ThreadSanitizer must be told; nothing in builds without them.
+// Informs AddressSanitizer and ThreadSanitizer; does nothing in builds without them.
 
 #include <cstddef>
 
@@ -30,7 +30,7 @@
 
 namespace emulated {
 
-/// Forbids the program to touch this memory until unforbid().
+/// Forbids any use of this memory until unforbid().
 inline void forbid([[maybe_unused]] void* data, [[maybe_unused]] std::size_t bytes) {
 #ifdef EMULATED_WITH_ASAN
     __asan_poison_memory_region(data, bytes);

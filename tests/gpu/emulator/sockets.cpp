@@ -15,7 +15,7 @@ namespace emulated {
 
 namespace {
 
-/// Names may be longer than addresses, so an address has the name's hash (FNV-1a).
+/// Names may be longer than addresses, so an address contains the name's hash (FNV-1a).
 std::pair<sockaddr_un, socklen_t> address_of(const std::string& name) {
     std::uint64_t hash = 0xcbf29ce484222325;
     for (const char c : name)

@@ -10,7 +10,7 @@
 
 namespace emulated {
 
-/// While a thread waits for a socket, it checks this often whether to stop.
+/// While a thread waits for a socket, it checks with this interval whether to stop.
 inline constexpr int kLookAgainMilliseconds = 10;
 
 /// An error that makes a call of NCCL fail.
@@ -42,16 +42,15 @@ class Descriptor {
     int number_;
 };
 
-/// Called during a wait; true ends the wait.
+/// Called during a wait. If it returns true, the wait ends.
 using Stop = std::function<bool()>;
 
-// Sockets of this machine without files. A name identifies each of them, and none
-// outlives its processes. A wait ends in NcclTrouble if it is stopped or the other end is
-// lost.
+// Sockets of this machine without files. Each socket has a name and does not outlive its
+// processes. A wait throws NcclTrouble if it is stopped or the other end is lost.
 
 Descriptor listen_as(const std::string& name);
 Descriptor accept_from(const Descriptor& listener, const Stop& stop);
-/// Tries until a process listens there.
+/// Tries until a process listens at `name`.
 Descriptor connect_to(const std::string& name, const Stop& stop);
 void send_all(const Descriptor& socket, const void* data, std::size_t bytes,
               const Stop& stop);

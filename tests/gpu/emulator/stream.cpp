@@ -39,7 +39,7 @@ void wait_for_stream(const std::shared_ptr<Stream>& stream,
     if (!other->idle()) stream->wait_for(other->mark());
 }
 
-/// Applies CUDA's order of the null stream and others to the stream's next operation.
+/// Applies CUDA's order of null stream and other streams to the next operation.
 void order(const std::shared_ptr<Stream>& stream) {
     const std::shared_ptr<Stream> null_stream =
         immortal<NullStreams>().stream_of(stream->device());
@@ -143,7 +143,7 @@ void Stream::serve() {
         lock.unlock();
         delay_now_and_then(shaker_, 64);
         operation();
-        operation = nullptr;  // what it owns is destroyed before it counts as done
+        operation = nullptr;  // destroys all it owns before it counts as done
         lock.lock();
         busy_ = false;
         if (queue_.empty()) changed_.notify_all();

@@ -14,13 +14,14 @@
 
 namespace emulated {
 
-/// How many points of each stream come before something, by the stream's number.
+/// For each stream's number, how many points of the stream come before something.
 using Points = std::map<std::uint64_t, std::uint64_t>;
 
-/// A point of a stream: it is reached when all operations put in before it are done.
+/// A point of a stream. It is reached when all operations put in before it have ended.
 class Point {
   public:
-    /// `before` has the points before this one, with itself as the last of its stream.
+    /// `before` has the points before this point, and this point as the last of its
+    /// stream.
     Point(std::uint64_t stream, Points before)
         : stream_(stream), before_(std::move(before)) {}
     std::uint64_t stream() const { return stream_; }
@@ -52,12 +53,12 @@ class Stream : public std::enable_shared_from_this<Stream> {
     Order order() const { return order_; }
 
     void put(std::function<void()> operation);
-    /// Returns a point after all operations that have been put in.
+    /// Returns a point after all operations that were put in so far.
     std::shared_ptr<Point> mark();
-    /// Lets operations that are put in later begin only when the point is reached.
+    /// Makes operations that are put in later begin only when the point is reached.
     void wait_for(const std::shared_ptr<Point>& point);
-    /// Returns whether the order of streams and events is enough to make an operation
-    /// that is put in now begin after the point.
+    /// Returns whether, by the order of streams and events, an operation that is put in
+    /// now must begin after the point.
     bool is_behind(const Point& point) const;
     bool idle() const;
     void wait() const;
@@ -79,12 +80,12 @@ class Stream : public std::enable_shared_from_this<Stream> {
 };
 
 cudaStream_t add_stream(std::shared_ptr<Stream> stream);
-/// Returns a handle's stream, or the current device's null stream for nullptr; null if
-/// there is none.
+/// Returns a handle's stream; for nullptr the current device's null stream. Returns null
+/// if there is no such stream.
 std::shared_ptr<Stream> find_stream(cudaStream_t handle);
 std::shared_ptr<Stream> remove_stream(cudaStream_t handle);
 
-/// Puts in an operation, in CUDA's order of the null stream and others.
+/// Puts in an operation, in CUDA's order of the null stream and other streams.
 void put(const std::shared_ptr<Stream>& stream, std::function<void()> operation);
 std::shared_ptr<Point> mark(const std::shared_ptr<Stream>& stream);
 void wait_for(const std::shared_ptr<Stream>& stream, const std::shared_ptr<Point>& point);

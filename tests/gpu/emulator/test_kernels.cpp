@@ -1,4 +1,4 @@
-// Kernels under the emulation. Each test runs in its own process.
+// Tests kernels on the emulator. Each test runs in its own process.
 
 #include <csignal>
 
@@ -81,8 +81,8 @@ __global__ void places(int* out) {
 
 using Bf16Matrix = std::uint16_t[16][16];
 
-/// c (16 x 8) = a (16 x 16) b (16 x 8) of bf16. The rows in memory are b's columns, or,
-/// if transposed, b's rows. Each thread copies 32 bytes, which brings both into the
+/// c (16 x 8) = a (16 x 16) b (16 x 8) of bf16. In memory, rows are b's columns or, if
+/// transposed, b's rows. Each thread copies 32 bytes, so that a and b get into the
 /// block's memory.
 __global__ void multiply_matrices(float* c, const Bf16Matrix* matrices, bool transposed,
                                   bool waits) {
@@ -126,7 +126,7 @@ cudaError_t launch_with_bytes(std::size_t bytes, void (*kernel)(Parameters...),
 
 constexpr std::size_t kProduct = std::size_t{16} * 8;
 
-/// Returns the result of multiply_matrices() on small whole numbers.
+/// Returns the result of multiply_matrices() for small whole numbers.
 std::vector<float> multiplied(bool transposed, bool waits) {
     std::vector<std::uint16_t> matrices(std::size_t{2} * 16 * 16);
     for (std::size_t i = 0; i < matrices.size(); ++i)

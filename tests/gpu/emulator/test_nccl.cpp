@@ -1,4 +1,4 @@
-// NCCL under the emulation, between processes that each test forks.
+// Tests NCCL on the emulator, between processes that each test forks.
 
 #include <chrono>
 #include <csignal>
@@ -22,7 +22,7 @@ void works(ncclResult_t result, int line = __builtin_LINE()) {
 
 using emulated::test::works;
 
-/// An id that forked processes share.
+/// Returns an id for processes that are forked later.
 ncclUniqueId new_id() {
     ncclUniqueId id{};
     std::random_device random;
@@ -38,7 +38,7 @@ ncclConfig_t config_of(Mode mode) {
     return config;
 }
 
-/// Waits until the last call is done; returns its result.
+/// Waits until the last call has ended, and returns its result.
 ncclResult_t settle(ncclComm_t comm, int line = __builtin_LINE()) {
     for (int i = 0; i < 20000; ++i) {
         ncclResult_t state = ncclSuccess;
@@ -79,7 +79,7 @@ struct World {
 
 using Floats = std::vector<float>;
 
-/// {first, first + 1, ...}
+/// Returns {first, first + 1, ...}.
 Floats count_from(float first, std::size_t n) {
     Floats values(n);
     for (std::size_t i = 0; i < n; ++i)
@@ -164,7 +164,7 @@ void check_roots(World& world) {
     if (is_root) expect(on_host(blocks, n) == count_from(1, n), "gather");
 }
 
-/// A ring in one group, with messages far larger than a socket's buffer.
+/// A ring in one group. Messages are much larger than a socket's buffer.
 void check_ring(World& world) {
     const std::size_t count = 300000;
     const int right = (world.rank + 1) % world.size;
@@ -257,7 +257,7 @@ TEST_CASE("an operation that hangs ends by an abort", "[emulator][nccl]") {
     const ncclUniqueId id = new_id();
     REQUIRE(trouble(in_processes(3, [&](int rank) {
                 World world(id, rank, 3);
-                if (rank == 2) {  // takes no part, but lives on
+                if (rank == 2) {  // only stays alive
                     std::this_thread::sleep_for(std::chrono::milliseconds(300));
                     works(ncclCommAbort(world.comm));
                     return;

@@ -1,5 +1,5 @@
-// The program that the tests of launchers start. It supervises copies of itself or, if a
-// launcher has placed it, takes part in a run.
+// The program that the tests of launchers start. If a launcher has placed the program, it
+// takes part in a run; else it supervises copies of itself.
 //
 // usage: launcher_program MODE [RANKS [GRACE]]
 
@@ -35,7 +35,7 @@ int meet(const Placement& place) {
     return 0;
 }
 
-/// Prints its process number, so that a test can see that it has ended, and misbehaves.
+/// Prints its process number, so that a test can see that it has ended. Then misbehaves.
 int misbehave(const std::string& mode, int rank) {
     fmt::print(stderr, "pid {} {}\n", rank, getpid());
     if (rank == 0) fmt::print("rank 0 prints\n");
@@ -66,7 +66,7 @@ int misbehave(const std::string& mode, int rank) {
     hang();
 }
 
-/// Two processes wait forever for a third in an exchange; neither of them is stalled.
+/// In an exchange, two processes wait forever for a third. They are not stalled.
 int wait(const std::string& mode, const Placement& place) {
     const auto control = Control::join(place, {0.4, 0.3});
     try {
@@ -82,7 +82,7 @@ int wait(const std::string& mode, const Placement& place) {
     return 0;
 }
 
-/// A failure on the control line: all end with its status, and rank 0 prints its text.
+/// After a failure, all end with the failure's status, and rank 0 prints its text.
 int fail(const std::string& mode, const Placement& place) {
     const auto control = Control::join(place, {10, 0.3});
     try {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Processes meet under other programs' launchers: with variables of srun and torchrun that
-are set here, and with mpirun itself if it is installed (otherwise exits 77: skipped).
+"""Processes meet under other programs' launchers. For srun and torchrun their variables are set
+here. mpirun itself is used; if it is not installed, exits with 77 (skipped).
 
 usage: launchers_test.py PROGRAM simulated|mpirun
 """
@@ -16,7 +16,7 @@ TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR
 
 
 def environment(variables):
-    """Returns this process's environment without any launcher's variables, and with these."""
+    """Returns this process's environment with these variables, but without any launcher's."""
     inherited = {name: value for name, value in os.environ.items()
                  if not name.startswith(LAUNCHERS) and name not in TORCHRUN}
     return inherited | {name: str(value) for name, value in variables.items()}
@@ -69,7 +69,7 @@ def simulated(program):
 
 
 def mpirun_command():
-    """Returns mpirun with options for a small machine and for root; None if there is none."""
+    """Returns mpirun with options for a small machine and for root, or None without mpirun."""
     mpirun = shutil.which("mpirun")
     if not mpirun:
         return None

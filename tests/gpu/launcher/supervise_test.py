@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs of several processes end with the right status and message, and without orphans.
+"""Runs of several processes must end with the right status and message, without orphans.
 
 usage: supervise_test.py PROGRAM
 """
@@ -13,14 +13,14 @@ import sys
 import time
 import unittest
 
-# If the suite was started with nohup, its processes would ignore this signal.
+# Under nohup the suite's processes would ignore this signal.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 PROGRAM = sys.argv.pop(1)
 
 
 class Run:
-    """The program with some copies; each first prints its process number."""
+    """The program with some copies. Each copy first prints its process number."""
 
     def __init__(self, mode, ranks=3, grace=100, said=None, group=False, **options):
         self.process = subprocess.Popen(
@@ -37,7 +37,7 @@ class Run:
             self.note(line)
 
     def read_line(self):
-        """Reads byte by byte: communicate() would miss what a buffered reader has taken."""
+        """Reads byte by byte. A buffered reader would take bytes that communicate() needs."""
         line = b""
         while not line.endswith(b"\n") and (byte := os.read(self.process.stderr.fileno(), 1)):
             line += byte
@@ -50,7 +50,7 @@ class Run:
             self.errors += line
 
     def end(self):
-        """Returns the exit status. The streams end only when no copy has them open any more."""
+        """Returns the exit status, after all copies have closed the streams."""
         self.output, rest = self.process.communicate()
         for line in rest.splitlines(keepends=True):
             self.note(line)

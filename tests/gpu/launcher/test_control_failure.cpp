@@ -29,7 +29,7 @@ TEST_CASE("A failure on any rank stops all ranks with its text and status") {
         const auto ends = run_processes(3, [&, address = fresh_address()](int rank) {
             const auto control = join(rank, 3, address);
             if (rank == origin) control->fail({rank, 40 + rank, "it broke\n"});
-            // Some ranks learn of the failure in an exchange, some in a check.
+            // Some ranks learn of the failure in an exchange, other ranks in a check.
             if (rank == 1) control->all_gather("");
             return wait_for_the_stop(*control);
         });
@@ -155,7 +155,7 @@ TEST_CASE("Rank 0 prints the cause before another process ends") {
             if (rank == 1) {
                 control->fail({1, 6, "it broke"});
                 control.reset();
-                kill(std::stoi(pids[0]), SIGKILL);  // like a launcher
+                kill(std::stoi(pids[0]), SIGKILL);  // as a launcher does
                 return std::string();
             }
             sleep_seconds(does == "hangs" ? 15 : 0.2);
@@ -194,7 +194,7 @@ TEST_CASE(
 
 namespace {
 
-/// The loop of a control thread that fails at first.
+/// The loop of a control thread. At first it fails.
 class BrokenService final : public ControlService {
   public:
     BrokenService(ControlShared& shared, int failures)

@@ -135,7 +135,7 @@ TEST_CASE("Processes of other runs are rejected with a message") {
 TEST_CASE("A second process with the same rank is rejected with a message") {
     const std::string address = fresh_address();
     const auto ends = run_processes(4, [&](int number) {
-        if (number == 2) sleep_seconds(0.5);  // the meeting stays open for it
+        if (number == 2) sleep_seconds(0.5);  // the meeting stays open
         if (number == 3) sleep_seconds(0.2);
         return join(number == 3 ? 1 : number, 3, address)->all_gather("").front();
     });
@@ -152,7 +152,7 @@ TEST_CASE("A second run cannot use another program's address") {
             join(0, 2, address, 0.2),
             StartsWith("rank 0 cannot listen for the other processes at " + address) &&
                 ContainsSubstring("set LOCKSTEP_RENDEZVOUS"));
-        // The program that listens there sends no answer that we understand.
+        // The program that listens there sends an answer that makes no sense.
         CHECK_THROWS_WITH(join(1, 2, address, 0.2),
                           ContainsSubstring("another program answers there"));
     }

@@ -165,7 +165,7 @@ TEST_CASE("A process that is stopped while others wait is reported once as lost"
         const auto ends = run_processes(
             4,
             [&, address = fresh_address()](int number) {
-                if (number == 3) {  // resumes the stopped one when the others have ended
+                if (number == 3) {  // later resumes the stopped process
                     const auto pid = join(1, 2, address + "-pid")->all_gather("").at(0);
                     sleep_seconds(5);
                     kill(std::stoi(pid), SIGCONT);

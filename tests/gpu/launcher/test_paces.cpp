@@ -7,9 +7,9 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr auto kTimeout = 4s;
-constexpr auto kPatience = 500ms;  // how often such a watch looks
+constexpr auto kPatience = 500ms;  // how often a watch with this timeout looks
 
-/// Returns the rank that stalls a run of three processes, long after these news.
+/// Returns the rank that stalls a run of three processes. The news is long ago.
 std::optional<int> standstill(const std::vector<std::pair<int, Pace>>& news) {
     const StallWatch watch(4);
     Paces paces(3, watch);

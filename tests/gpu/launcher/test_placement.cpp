@@ -34,7 +34,7 @@ Variables removed(Variables variables, const std::string& name) {
     return variables;
 }
 
-/// "launcher rank/size local_rank/local_size".
+/// Returns "launcher rank/size local_rank/local_size".
 std::string text(const std::optional<Placement>& place) {
     if (!place) return "none";
     return fmt::format("{} {}/{} {}/{}", place->launcher, place->rank, place->size,

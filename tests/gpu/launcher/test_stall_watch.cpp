@@ -6,7 +6,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Looks every second for `seconds` seconds; returns the paces that it found, as letters.
+/// Looks every second for `seconds` seconds. Returns a letter for each pace found.
 std::string paces(StallWatch& watch, Clock::time_point& now, int seconds) {
     std::string found;
     for (int second = 0; second < seconds; ++second)

@@ -18,7 +18,7 @@ namespace {
 
 // The grader's cases, and the tensors that ranks are given.
 
-/// A layer from `in` to `out` columns. In an MLP this is the first; the second goes back.
+/// A layer from `in` to `out` columns. In an MLP this is the first layer.
 struct Sizes {
     int ranks = 1;
     std::int64_t rows = 0, in = 0, out = 0;
@@ -170,8 +170,8 @@ void judge_values(Judge& judge, const TaskRun& run) {
     judge.given_as_before(run);
 }
 
-/// Judges what each rank sends. Chunks differ by an element, and a ring may begin with
-/// any of them. Other all-reduces need fewer messages.
+/// Judges what each rank sends. Chunks differ by one element, and a ring may begin with
+/// any chunk. Fewer messages are allowed, because other all-reduces need fewer.
 void judge_bytes(Judge& judge, const TaskRun& run) {
     judge.needs_values(run, judge_results);
     for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
@@ -195,7 +195,7 @@ void judge_column_time(Judge& judge) {
         judge_time(judge, column(judge, "column_backward", slow(judge), dx), 25);
 }
 
-/// With one product more, or if dx is waited for at once, a pass takes 13 % more time.
+/// With one more product, or if it waits for dx at once, a pass takes 13 % more time.
 void judge_mlp_time(Judge& judge) {
     judge_time(judge, mlp(judge, "mlp_backward", slow(judge), Dx::wanted), 10);
 }

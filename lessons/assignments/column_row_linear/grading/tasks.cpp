@@ -50,7 +50,7 @@ void mlp_backward(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     out.tensors["y"] = forward.at("y");
 }
 
-/// Also adds the task's inputs to its outputs, as they are after the task.
+/// Also adds the task's inputs, as they are after the task, to the task's outputs.
 Task and_given(Task task) {
     return [task = std::move(task)](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
         task(rank, in, out);

@@ -3,15 +3,15 @@
 #include "src/comm/rank.hpp"
 
 // A linear layer y = x W^T + b, with W (out, in) and b (out) as PyTorch stores them, x
-// (N, in) and y (N, out). It is sharded over t = rank.size() ranks: a rank is given its
-// own part, and never holds a whole W. Part r of `count` columns is chunk(count, t, r) of
-// src/comm/chunks.hpp. Parts differ in size by one if t does not divide the count, and
-// some are empty if there are fewer columns than ranks. Below, out_r and in_r are rank
-// r's counts. No function changes what it is given.
+// (N, in) and y (N, out). The layer is sharded over t = rank.size() ranks: a rank gets
+// its own part, and never holds a whole W. Part r of `count` columns is chunk(count, t,
+// r) of src/comm/chunks.hpp. Parts differ in size by one if t does not divide the count,
+// and some are empty if there are fewer columns than ranks. Below, out_r and in_r are
+// rank r's counts. No function changes its inputs.
 
 /// The tensors that backward gives a rank.
 struct Gradients {
-    lockstep::Tensor dx;  ///< empty, lockstep::Tensor(), if it is not wanted
+    lockstep::Tensor dx;  ///< empty, lockstep::Tensor(), if not wanted
     lockstep::Tensor d_weight;
     lockstep::Tensor d_bias;
 };
@@ -23,8 +23,8 @@ lockstep::Tensor column_forward(lockstep::Rank& rank, const lockstep::Tensor& x,
                                 const lockstep::Tensor& bias);
 
 /// Takes dy (N, out_r), the gradient of this rank's columns of y. Returns d_weight
-/// (out_r, in) and d_bias (out_r) of its part, and dx (N, in), complete on every rank. If
-/// dx is not wanted (x is the data), it is neither computed nor sent. The weight's
+/// (out_r, in) and d_bias (out_r) of this part, and dx (N, in), complete on every rank.
+/// If dx is not wanted (x is the data), it is neither computed nor sent. The weight's
 /// gradient is computed while dx is on its way.
 Gradients column_backward(lockstep::Rank& rank, const lockstep::Tensor& x,
                           const lockstep::Tensor& weight, const lockstep::Tensor& dy,
@@ -54,8 +54,8 @@ struct Mlp {
     lockstep::Tensor bias2;    ///< (hidden), whole
 };
 
-/// y, and what backward needs in addition to x and the weights. You decide what is kept:
-/// only mlp_forward and mlp_backward read it, through adapters.cpp.
+/// y, and what backward needs in addition to x and the weights. You decide what to keep:
+/// only mlp_forward and mlp_backward read this, through adapters.cpp.
 struct MlpForward {
     lockstep::Tensor y;
     lockstep::Tensor before_gelu;
@@ -67,11 +67,11 @@ struct MlpGradients {
     Mlp d;                ///< gradients of the four tensors that the rank holds
 };
 
-/// a3.3. Returns y (N, hidden), complete on every rank. One all-reduce, no other message.
+/// a3.3. Returns y (N, hidden), complete on every rank. Sends only one all-reduce.
 MlpForward mlp_forward(lockstep::Rank& rank, const lockstep::Tensor& x, const Mlp& mlp);
 
 /// Takes dy (N, hidden), the same on every rank. Returns dx, complete on every rank, and
-/// the gradients of this rank's part. One all-reduce, and none if dx is not wanted.
+/// the gradients of this rank's part. Sends one all-reduce, or none if dx is not wanted.
 MlpGradients mlp_backward(lockstep::Rank& rank, const lockstep::Tensor& x, const Mlp& mlp,
                           const MlpForward& forward, const lockstep::Tensor& dy,
                           bool wants_dx);

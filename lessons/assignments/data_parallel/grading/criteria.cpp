@@ -21,7 +21,7 @@ struct Share {
     std::int64_t rest = 0;
 };
 
-/// Returns a network, without rows for ranks: linear, tanh, linear.
+/// Returns a network (linear, tanh, linear), without rows for ranks.
 MicroBatchCase network(const Judge& judge, const std::string& label) {
     const auto draw = [&](const char* what, std::int64_t low, std::int64_t high) {
         return judge.draw(label + ", " + what, low, high);
@@ -34,7 +34,7 @@ MicroBatchCase network(const Judge& judge, const std::string& label) {
             draw("classes", 3, 5)};
 }
 
-/// Returns a run of a task. Each rank is given the network, and its share of the batch.
+/// Returns a run of a task. Each rank gets the network, and its share of the batch.
 TaskRun deal(const Judge& judge, const std::string& task, MicroBatchCase network,
              std::int64_t most_rows, const std::vector<Share>& shares) {
     network.label += fmt::format(", at most {} rows at once", most_rows);
@@ -58,8 +58,8 @@ TaskRun deal(const Judge& judge, const std::string& task, const std::string& lab
 }
 
 /// Returns runs with shards of whole micro-batches, or of less than one. The shards
-/// differ, so that a mean of means is wrong: one rank, ranks without rows, fewer rows
-/// than a micro-batch may have, and more ranks.
+/// differ, so a mean of means is wrong. The cases are one rank, ranks without rows, fewer
+/// rows than a micro-batch may have, and more ranks.
 std::vector<TaskRun> whole_runs(const Judge& judge, const std::string& task) {
     std::vector<Share> idle{{1}, {2}, {3}};
     idle[static_cast<std::size_t>(judge.draw("idle rank", 0, 2))] = {};
@@ -78,7 +78,7 @@ std::vector<TaskRun> whole_runs(const Judge& judge, const std::string& task) {
         deal(judge, task, "more ranks", many)};
 }
 
-/// Returns runs in which a shard's last micro-batch has fewer rows than its others.
+/// Returns runs in which a shard's last micro-batch has fewer rows than the others.
 std::vector<TaskRun> odd_runs(const Judge& judge, const std::string& task) {
     const auto odd = [&](const std::string& label, std::int64_t ranks) {
         std::vector<Share> shares(static_cast<std::size_t>(ranks));
@@ -97,7 +97,7 @@ std::vector<TaskRun> odd_runs(const Judge& judge, const std::string& task) {
                  odd("odd, more ranks", judge.draw("odd ranks", 5, 6)))};
 }
 
-/// Returns runs whose gradients hold other values before, also in shards without rows.
+/// Returns runs in which gradients have old values before, also in shards without rows.
 std::vector<TaskRun> runs_with_gradients(const Judge& judge, const std::string& task) {
     std::vector<TaskRun> runs = whole_runs(judge, task);
     for (TaskRun& run : runs) {
@@ -109,8 +109,8 @@ std::vector<TaskRun> runs_with_gradients(const Judge& judge, const std::string& 
     return runs;
 }
 
-// Ranks have equally many rows, in whole micro-batches. Costs are judged in these runs,
-// so that a mean of means does not cost points twice.
+// All ranks have the same number of rows, in whole micro-batches. Costs are judged in
+// these runs, so that a mean of means does not cost points twice.
 
 std::vector<TaskRun> even_run(const Judge& judge, const std::string& task) {
     const std::vector<Share> shares(
@@ -156,15 +156,15 @@ void judge_shard_gradient(Judge& judge, const TaskRun& run) {
     judge.figures_as_right(run, "a2.1", {{kMessages}});
 }
 
-/// The buffer has at least 64 elements, and may have some more than it must. The chunks
-/// of a ring differ by an element, and the ring may begin with any of them.
+/// The buffer has at least 64 elements, and may have a few more than needed. The chunks
+/// of a ring differ by one element, and the ring may begin with any chunk.
 void judge_traffic(Judge& judge, const TaskRun& run) {
     judge.needs_values(run);
     judge.traffic_as_right(run, judge.exercise(), {3, 8});
 }
 
-/// Asks for right values with equal shards, and that all other runs end. Other criteria
-/// say what is wrong with unequal shards.
+/// Asks that values are right with equal shards, and that all other runs end. Other
+/// criteria say what is wrong with unequal shards.
 std::function<void(Judge&)> bytes_of_runs(const char* task) {
     return [=](Judge& judge) {
         judge.needs_values(even_run(judge, task).front(), judge_parameters);

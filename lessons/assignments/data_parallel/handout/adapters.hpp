@@ -8,8 +8,8 @@
 // Tests and the grader call only these functions, with these types. Your own functions
 // may have any signature: adapters.cpp calls them.
 
-/// One rank's rows of a batch that is sharded over the ranks. Shards differ in size;
-/// one may have no rows.
+/// One rank's rows of a batch that is sharded over the ranks. Shards differ in size; a
+/// shard may have no rows.
 struct Shard {
     lockstep::Tensor x;        ///< (rows, features), f64
     lockstep::Tensor targets;  ///< (rows), i32: the class of each row

@@ -20,7 +20,7 @@ constexpr int kSteps = 3;
 
 // The grader's cases, drawn again for each grading.
 
-/// Returns a run of a task. All ranks are given the network, and each its own rows.
+/// Returns a run of a task. All ranks get the network; each rank gets its own rows.
 TaskRun given(const Judge& judge, const std::string& task, const MicroBatchCase& one,
               std::int64_t first_bytes, std::int64_t bytes) {
     return run_on_network(judge, one,
@@ -42,8 +42,8 @@ TaskRun small_buckets(const Judge& judge, const std::string& task,
                  judge.draw(label + ", bytes", 500, 900));
 }
 
-/// Returns runs with a micro-batch for each rank, and with these buckets: one for each
-/// parameter, small ones, one for all, and a large first one.
+/// Returns runs with a micro-batch for each rank. The buckets are: one for each
+/// parameter; small ones; one for all parameters; a large first bucket and small ones.
 std::vector<TaskRun> single_runs(const Judge& judge, const std::string& task) {
     const auto ranks = static_cast<std::size_t>(judge.draw("small, ranks", 5, 7));
     return {
@@ -55,7 +55,7 @@ std::vector<TaskRun> single_runs(const Judge& judge, const std::string& task) {
               judge.draw("bytes behind a large first", 100, 300))};
 }
 
-/// Returns a run of one rank that sums over its micro-batches, and not over ranks.
+/// Returns a run of one rank, which sums over its micro-batches but not over ranks.
 std::vector<TaskRun> accumulated_run(const Judge& judge, const std::string& task) {
     return {small_buckets(judge, task, "accumulation",
                           {static_cast<int>(judge.draw("accumulated", 3, 4))})};
@@ -155,8 +155,8 @@ void judge_loss(Judge& judge, const TaskRun& run) {
     }
 }
 
-/// Judges what ranks send in `steps` steps: in each, a ring all-reduce of each bucket
-/// that the student makes. a7.1-buckets judges whether these are the right buckets.
+/// Judges what ranks send in each of `steps` steps: a ring all-reduce of each bucket that
+/// the student makes. a7.1-buckets judges whether these buckets are right.
 void judge_traffic(Judge& judge, const TaskRun& run, int steps) {
     TaskRun making = run;
     for (RankTask& own : making.ranks)
@@ -206,8 +206,8 @@ void judge_memory(Judge& judge, const TaskRun& run) {
     judge.figures_as_right(run, "a7.2", {{kPeak, {100, 10}}});
 }
 
-/// If backward hid nothing, it would take 25 % more time; with a single bucket, 17 %.
-/// Here 8 % more is allowed, because copies of gradients are charged as memory.
+/// A step would take 25 % more time without overlap, and 17 % more with a single bucket.
+/// 8 % more is allowed, because copies of gradients cost memory time.
 void judge_time(Judge& judge, const TaskRun& run) {
     judge.needs_values(run, judge_parameters);
     judge.time_as_right(run, "a7.2", {20, 8},

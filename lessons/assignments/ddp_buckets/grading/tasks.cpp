@@ -17,7 +17,7 @@ void make_buckets(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const auto network = given_network(rank.device(), in);
     const std::vector<Tensor> buckets =
         adapters::make_buckets(rank, *network, limits_of(in));
-    // Buckets show what is written to the gradients, if gradients are views of them.
+    // If gradients are views of buckets, buckets show what is written to the gradients.
     double number = 0;
     for (const Parameter* parameter : network->parameters())
         rank.device().fill(parameter->gradient, ++number);

@@ -13,14 +13,14 @@
 struct MicroBatch {
     lockstep::Tensor x;        ///< (rows, features), f64; at least one row
     lockstep::Tensor targets;  ///< (rows), i32: the class of each row
-    /// Its rows, divided by the rows of all micro-batches of all ranks in the step. This
-    /// is the weight of its own mean in the mean over all rows.
+    /// The rows, divided by the rows of all micro-batches of all ranks in the step. This
+    /// is the weight of the micro-batch's mean in the mean over all rows.
     double weight;
 };
 /// A rank's micro-batches of a step. Ranks may have different numbers of them, or none.
 using MicroBatches = std::vector<MicroBatch>;
 
-/// The most bytes of a bucket.
+/// The maximum number of bytes of a bucket.
 struct BucketLimits {
     std::int64_t first_bytes;  ///< of the first bucket, which begins with the last layers
     std::int64_t bytes;        ///< of every other bucket

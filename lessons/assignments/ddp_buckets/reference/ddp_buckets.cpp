@@ -7,7 +7,7 @@ using namespace lockstep;
 
 namespace {
 
-/// Makes one buffer of these parameters' gradients, which become views of it.
+/// Makes one buffer of these parameters' gradients. The gradients become views of it.
 Tensor in_one_buffer(Device& device, const std::vector<Parameter*>& parameters) {
     std::int64_t elements = 0;
     for (const Parameter* parameter : parameters)
@@ -78,7 +78,7 @@ void Buckets::start(bool all) {
 }
 
 void Buckets::finish() {
-    // A rank without micro-batches has started none.
+    // A rank without micro-batches has not started any all-reduce.
     start(/*all=*/true);
     for (Bucket& bucket : buckets_)
         bucket.work->wait();
@@ -92,7 +92,7 @@ Tensor batch_gradient(Rank& rank, Module& network, Buckets& buckets,
     for (const MicroBatch& micro_batch : micro_batches) {
         Saved saved;
         const Tensor logits = network.forward(micro_batch.x, saved);
-        // Only the weight divides. Sums of weighted losses and gradients are the mean's.
+        // Only the weight divides, so weighted gradients add up to the mean's.
         const LossResult loss =
             cross_entropy_loss(device, logits, micro_batch.targets, micro_batch.weight);
         network.backward(loss.gradient, saved);

@@ -28,8 +28,8 @@ constexpr RunFigure kAllBytes{"all ranks sent", "bytes", &RunReport::bytes_sent}
 constexpr RunFigure kAllMessages{"all ranks sent", "messages", &RunReport::messages_sent};
 constexpr RunFigure kTime{"time", kPicoseconds, &RunReport::makespan};
 
-/// Bounds of numbers that are drawn: the ranks of a run, and its steps, micro-batches,
-/// layers, rows or per cent.
+/// Bounds of drawn numbers: the ranks of a run, and the number of its steps,
+/// micro-batches, layers, rows or per cent.
 struct Sizes {
     int least_ranks, most_ranks, least, most;
 };
@@ -39,7 +39,8 @@ struct Broken {
     std::string program;
     std::string lesson;  ///< where the mistake is taught
     TaskRun (*run)(const Judge&, int ranks, int size);
-    /// Its runs: sizes that ranks divide and do not divide, one rank, and others.
+    /// Its runs: sizes that ranks divide, sizes that they do not divide, one rank,
+    /// others.
     std::vector<Sizes> sizes;
     int size_in_all;  ///< the size, if all six run together
     /// The costs that are judged, because a wrong fix would raise them.
@@ -52,9 +53,9 @@ struct Broken {
 /// Returns all six, in the order of the handout: a6.1 to a6.6.
 const std::vector<Broken>& all_broken() {
     static const std::vector<Broken> all{
-        // If ranks first agree whether any has a document, they send one number more in a
-        // step. They may leave out the last step, in which no rank has a document. The
-        // chunks of an all-reduce differ by a number.
+        // If ranks first agree whether any rank has a document, they send one more number
+        // in a step. They may leave out the last step, in which no rank has a document.
+        // The chunks of an all-reduce differ by one number.
         {"filter",
          lesson_step("gradient-accumulation", "distribute"),
          filter_run,
@@ -77,7 +78,7 @@ const std::vector<Broken>& all_broken() {
          2,
          {{kTime, {100, 5}}},
          {{kMessages}, {kSent}, {kPeak, {100, 5}}}},
-        // In these two programs ranks sum up one number, and may sum up a second.
+        // In these two programs ranks sum up one number, and may sum up a second number.
         {"evaluate",
          lesson_step("gradient-accumulation", "average"),
          evaluate_run,
@@ -163,7 +164,7 @@ void judge_all(Judge& judge) {
 }
 
 constexpr const char* kAnswers = "answers.json";
-/// The ranks of run.cpp. Answers name ranks of such a run.
+/// The number of ranks in run.cpp. Answers name ranks of such a run.
 constexpr int kRanks = 4;
 
 /// Returns the "ranks", the "line" or the "cause" of the student's answer, as text, or

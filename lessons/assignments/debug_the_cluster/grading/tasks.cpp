@@ -10,7 +10,7 @@ namespace {
 // The names of inputs and outputs begin with the program's name, so that all six
 // can run in one task.
 
-/// Returns the inputs "name 0", "name 1" …, as far as they go.
+/// Returns the inputs "name 0", "name 1" …, up to the first that is missing.
 adapters::Tensors list(const TaskInputs& in, const std::string& name) {
     adapters::Tensors tensors;
     for (int i = 0;; ++i) {

@@ -26,5 +26,5 @@ struct ProgramData {
     ProgramCase (*made)(int ranks, int size);
 };
 
-/// Returns all six.
+/// Returns all six programs.
 const std::vector<ProgramData>& program_data();

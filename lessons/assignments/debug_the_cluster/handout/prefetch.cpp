@@ -11,7 +11,7 @@ Tensor prefetching_forward(Rank& rank, const std::vector<Tensor>& shards,
     Device& device = rank.device();
     Communicator& world = rank.world();
     const std::int64_t width = x.shape().columns();
-    // Layers take turns: while one tensor is used, the next layer arrives in the other.
+    // Layers take turns: while one tensor is in use, the other gets the next layer.
     const std::array<Tensor, 2> whole{device.empty({width, width}, x.dtype()),
                                       device.empty({width, width}, x.dtype())};
     const auto gather = [&](std::size_t layer) {

@@ -25,40 +25,40 @@ void train_filtered(lockstep::Rank& rank, const lockstep::Tensor& weight,
 /// is idle longer than in 1F1B. weight (width, width) is this stage's. gradient, of the
 /// same shape, is set to the gradient of the squared error, summed over all
 /// micro-batches. Each micro-batch is (rows, width). The first stage has `inputs`, the
-/// last one has `targets`, other stages have none.
+/// last has `targets`, others have neither.
 void pipeline_gradients(lockstep::Rank& rank, const lockstep::Tensor& weight,
                         const lockstep::Tensor& gradient, int micro_batches,
                         std::int64_t rows, const std::vector<lockstep::Tensor>& inputs,
                         const std::vector<lockstep::Tensor>& targets);
 
 /// a6.3, prefetch.cpp. Forward through layers y = tanh(x W) whose weights are sharded
-/// over all ranks (ZeRO, stage 3): shards[layer] (width / n, width) are rows r width / n
-/// and following of that layer's W. A layer is gathered while the one before it
+/// over all ranks (ZeRO, stage 3): shards[layer] (width / n, width) are the rows of that
+/// layer's W from row r width / n on. A layer is gathered while the previous one
 /// computes. At most two layers are whole at a time. x (rows, width) is each rank's own.
 /// So is y, which is returned.
 lockstep::Tensor prefetching_forward(lockstep::Rank& rank,
                                      const std::vector<lockstep::Tensor>& shards,
                                      const lockstep::Tensor& x);
 
-/// a6.4, evaluate.cpp. Returns the loss on a validation set, (1): the mean, over all its
-/// rows, of the cross-entropy of x W, the same on every rank. weight (in, classes). The
-/// set has `rows` rows; this rank has chunk(rows, n, r) of them: x (count, in) and
+/// a6.4, evaluate.cpp. Returns the loss on a validation set, (1), the same on every rank.
+/// It is the mean cross-entropy of x W over all rows of the set. weight (in, classes).
+/// The set has `rows` rows; this rank has chunk(rows, n, r) of them: x (count, in) and
 /// labels (count), i32.
 lockstep::Tensor evaluate(lockstep::Rank& rank, const lockstep::Tensor& weight,
                           std::int64_t rows, const lockstep::Tensor& x,
                           const lockstep::Tensor& labels);
 
-/// a6.5, clip.cpp. Tensor parallelism, after backward: scales the gradient of the whole
-/// model so that its norm is `largest` if it was larger, and else leaves it as it is.
-/// Each rank has its own part of some parameters (`sharded`). Others, such as those of
-/// layer norms, and their gradients are the same on all ranks (`replicated`). Any shapes.
+/// a6.5, clip.cpp. Tensor parallelism, after backward. If the norm of the whole model's
+/// gradient is larger than `largest`, scales the gradient to that norm. Each rank has its
+/// own part of some parameters (`sharded`). Other parameters (such as layer norms') and
+/// their gradients are the same on all ranks (`replicated`). Any shapes.
 void clip_gradients(lockstep::Rank& rank, const std::vector<lockstep::Tensor>& sharded,
                     const std::vector<lockstep::Tensor>& replicated, double largest);
 
-/// a6.6, accumulate.cpp. Data parallelism with gradient accumulation: sets `gradients`,
-/// on every rank, to those of the squared error of y = tanh(x W1) W2, averaged over the
-/// ranks and their micro-batches. weights: W1 (in, hidden), W2 (hidden, out); gradients
-/// likewise. inputs[m] (rows, in), targets[m] (rows, out).
+/// a6.6, accumulate.cpp. Data parallelism with gradient accumulation: sets `gradients` on
+/// every rank to the gradients of the squared error of y = tanh(x W1) W2, averaged over
+/// the ranks and their micro-batches. weights and gradients: W1 (in, hidden), W2 (hidden,
+/// out). inputs[m] (rows, in), targets[m] (rows, out).
 void accumulate_gradients(lockstep::Rank& rank,
                           const std::vector<lockstep::Tensor>& weights,
                           const std::vector<lockstep::Tensor>& gradients,

@@ -81,7 +81,7 @@ int usage() {
     return 2;
 }
 
-/// Returns the word as a number from 1 to `most`, or 0 if it is none.
+/// Returns the word as a number from 1 to `most`, or 0 if it is no such number.
 int number(const char* word, int most) {
     char* end = nullptr;
     const long value = std::strtol(word, &end, 10);

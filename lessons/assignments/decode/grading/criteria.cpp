@@ -145,7 +145,7 @@ TokensOfRanks tokens_left(Judge& judge, const TaskRun& run, const TaskResult& re
     return all;
 }
 
-/// Returns why tokens are wrong, or `otherwise` if nothing is known.
+/// Returns why tokens are wrong, or `otherwise` if the cause is unknown.
 std::string cause_of(Judge& judge, const TaskRun& run, const TokensOfRanks& left,
                      const char* otherwise) {
     std::string mistake = judge.mistake(run, [&](const TaskResult& mistaken) {
@@ -179,7 +179,7 @@ void judge_run(Judge& judge, const TaskRun& run, const char* otherwise) {
     judge.ask(true, run.name, "the same tokens");
 }
 
-/// Judges one pass of more prompts, because a few tokens fit several mistakes.
+/// Judges one pass with more prompts, because few tokens could fit several mistakes.
 void judge_first(Judge& judge, const Way& way) {
     constexpr int kMore = 6;
     for (Case& drawn : drawn_cases(judge, way)) {
@@ -223,7 +223,7 @@ constexpr AskedFigure kWorkOfRank{
     {10, 10},
     "a rank has a / t heads, g / t heads of keys and c / t columns of the MLP; it "
     "computes logits only for rows after which a token is generated"};
-/// A sequence may reuse the pages of one that has ended: at most one page of seven.
+/// A sequence may reuse the pages of an ended sequence: at most one page of seven.
 constexpr AskedFigure kCacheAlone{kCache,
                                   {15, 0},
                                   "a sequence has pages only for its own tokens, except "
@@ -269,11 +269,11 @@ constexpr std::int64_t kPasses = 250;
 /// A mix from which requests are drawn.
 struct Mix {
     const char* name;
-    Rules rules;  ///< these, or near these
+    Rules rules;  ///< drawn rules are near these
     int requests;
     std::int64_t most_prompt;
     std::int64_t most_output;
-    std::int64_t most_apart;  ///< most passes from one arrival to the next
+    std::int64_t most_apart;  ///< most passes between two arrivals
 };
 
 /// Requests wait for rows, for one of few places, or for pages (so that some are sent

@@ -29,13 +29,12 @@ namespace {
 /// The progress of a request.
 struct Progress {
     Asked asked;
-    std::int64_t known =
-        asked.prompt;           ///< the tokens that it has; each is computed only once
+    std::int64_t known = asked.prompt;  ///< its tokens so far; each is computed only once
     std::int64_t computed = 0;  ///< tokens computed since it began, or began again
     bool under_way = false;
     bool was_sent_back = false;
-    std::int64_t last_pass = -1;  ///< the last pass that has rows of it
-    std::int64_t lost_pass = -1;  ///< for which it was sent back instead of one row
+    std::int64_t last_pass = -1;  ///< the last pass with rows of the request
+    std::int64_t lost_pass = -1;  ///< the pass in which it was sent back, if known
 
     /// The last token is never computed.
     std::int64_t end() const { return asked.prompt + asked.output - 1; }
@@ -156,8 +155,8 @@ class Replay {
                               rules_.sequences));
     }
 
-    /// Judges a request that lacks rows. Decodes get rows before prompts. Of prompts and
-    /// waiting requests the oldest is first. Only the youngest is sent back.
+    /// Judges a request that lacks rows. Decodes get rows before prompts. Among prompts
+    /// and waiting requests, the oldest is first. Only the youngest is sent back.
     void judge_turn(std::int64_t number, const std::vector<Share>& shares,
                     const std::vector<Share>& prompts) {
         const Progress& progress = requests_.at(number);
@@ -208,8 +207,8 @@ class Replay {
         progress.under_way = goes_on(number);
         if (progress.under_way || progress.is_done()) return;
         progress.was_sent_back = true;
-        // A request that lacks more rows might get none in the next pass either, so it is
-        // not known when it was sent back.
+        // A prompt that lacks rows might get none in the next pass anyway, so the pass in
+        // which it was sent back is unknown.
         if (progress.decodes()) progress.lost_pass = pass_ + 1;
         progress.computed = 0;
     }

@@ -49,7 +49,7 @@ Task generates(Generate generate) {
     };
 }
 
-/// Converts a number to i32; one that is out of range becomes the nearest limit.
+/// Converts a number to i32; a number out of range becomes the nearest limit.
 std::int32_t as_i32(std::int64_t value) {
     using Limits = std::numeric_limits<std::int32_t>;
     return static_cast<std::int32_t>(

@@ -26,8 +26,8 @@ struct Sizes {
     std::int64_t inner = 0;       ///< c, the columns inside the MLP
 };
 
-/// The weights of a block, f64. The rows of a matrix are the columns of the heads, or of
-/// the MLP, head by head. So the part of some heads is a range of rows (Tensor::rows).
+/// The weights of a block, f64. Each row of a matrix is for one column of a head (head by
+/// head) or of the MLP. So some heads have a range of rows (Tensor::rows).
 struct Block {
     lockstep::Tensor norm_1;   ///< (h)
     lockstep::Tensor queries;  ///< (a w, h): x is multiplied by the transpose
@@ -48,7 +48,7 @@ struct Gpt {
     lockstep::Tensor head;  ///< (V, h)
 };
 
-/// A prompt of at least one token, and the number of tokens that follow, at least one.
+/// A prompt of one or more tokens, and the number of tokens that follow (one or more).
 /// Together they fit into the context.
 struct Prompt {
     Tokens ids;
@@ -59,13 +59,13 @@ struct Prompt {
 
 /// The limits of a pass, and of the cache.
 struct Rules {
-    std::int64_t rows = 0;       ///< R, the most rows of a pass; not less than S
-    std::int64_t sequences = 0;  ///< S, the most requests under way at once
+    std::int64_t rows = 0;       ///< R, maximum rows of a pass; at least S
+    std::int64_t sequences = 0;  ///< S, maximum requests under way at once
     std::int64_t pages = 0;      ///< P, pages of the cache, numbered from 0
     std::int64_t page_rows = 0;  ///< tokens that a page holds
 };
 
-/// The length of a prompt, and the number of tokens that follow. All of them except the
+/// The length of a prompt, and the number of tokens that follow. All tokens except the
 /// last, which is never computed, fit on the pages of the cache.
 struct Request {
     std::int64_t id = 0;
@@ -80,15 +80,15 @@ struct Share {
     lockstep::PagedSequence tokens;
 };
 
-/// The interface by which the grader calls a batcher. It adds requests between passes. It
-/// asks for the next pass when the one before has been computed.
+/// The interface by which the grader calls a batcher. The grader adds requests between
+/// passes, and asks for the next pass when the previous pass has been computed.
 class Batching {
   public:
     virtual ~Batching() = default;
     virtual void add(const Request& request) = 0;
     /// Returns the rows of the next pass; none if no request is under way or waits.
     virtual std::vector<Share> next() = 0;
-    /// Returns how many pages no request has. Called after a next() that gave no rows.
+    /// Returns the number of free pages. Called after a next() that gave no rows.
     virtual std::int64_t free_pages() const = 0;
 };
 
@@ -97,8 +97,8 @@ namespace adapters {
 /// Returns the tokens that follow each prompt, in the order of the prompts.
 std::vector<Tokens> generate(lockstep::Rank& rank, const Gpt& gpt,
                              const std::vector<Prompt>& prompts, std::int64_t page_rows);
-/// Returns the same tokens, by all ranks together. Each rank is given the whole
-/// GPT and all prompts.
+/// Returns the same tokens, computed by all ranks together. Each rank gets the whole GPT
+/// and all prompts.
 std::vector<Tokens> generate_shared(lockstep::Rank& rank, const Gpt& gpt,
                                     const std::vector<Prompt>& prompts,
                                     std::int64_t page_rows);

@@ -5,13 +5,13 @@
 // Generating tokens with a cache of keys and values (Pope et al. 2022, 2211.05102,
 // section 2; Kwon et al. 2023, PagedAttention, 2309.06180, section 4).
 
-/// a12.1. The tokens that follow each prompt: each is the one of the largest logit after
-/// those before it. Every token goes through the GPT once.
+/// a12.1. Returns the tokens that follow each prompt. Each token has the largest logit
+/// after the tokens before it. Every token goes through the GPT once.
 std::vector<Tokens> generate(lockstep::Rank& rank, const Gpt& gpt,
                              const std::vector<Prompt>& prompts, std::int64_t page_rows);
 
-/// a12.2. The same tokens, by all ranks together. Rank r of t has the heads from r a / t
-/// on, heads of keys and values from r g / t on, and columns of each MLP from r c / t on.
+/// a12.2. The same, by all ranks together. Rank r of t has the heads from r a / t on,
+/// heads of keys and values from r g / t on, and columns of each MLP from r c / t on.
 std::vector<Tokens> generate_shared(lockstep::Rank& rank, const Gpt& gpt,
                                     const std::vector<Prompt>& prompts,
                                     std::int64_t page_rows);

@@ -26,7 +26,7 @@ Sizes sizes_of(std::int64_t heads, std::int64_t key_heads) {
             .inner = 24};
 }
 
-/// Returns prompts by their lengths: the tokens that each has, and those that follow it.
+/// Returns prompts by their lengths: each prompt's tokens, and the tokens that follow it.
 std::vector<Prompt> prompts_of(const Sizes& sizes,
                                const std::vector<std::pair<int, int>>& lengths) {
     std::vector<Prompt> prompts;
@@ -158,7 +158,7 @@ void test_places() {
 
 void test_sent_back() {
     // In pass 1 request 0 takes the last of three pages. None is left for request 1, the
-    // youngest. It begins again when two pages are free for its three tokens.
+    // youngest. Request 1 begins again when two pages are free for its three tokens.
     test_passes({.rows = 4, .sequences = 2, .pages = 3, .page_rows = 2},
                 {{0, 2, 4}, {1, 2, 2}},
                 {"0: 0-1, 1: 0-1", "0: 2-2", "0: 3-3", "0: 4-4", "1: 0-2"});

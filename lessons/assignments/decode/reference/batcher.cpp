@@ -25,8 +25,8 @@ class Batcher : public Batching {
   private:
     struct Sequence {
         Request request;
-        std::int64_t known = 0;     ///< tokens of the prompt, and those after it so far
-        std::int64_t computed = 0;  ///< of these, with those of the pass that is planned
+        std::int64_t known = 0;     ///< tokens of the prompt, and generated tokens
+        std::int64_t computed = 0;  ///< of these, including the planned pass
         std::int64_t planned = 0;   ///< rows in the pass that is planned
         std::vector<std::int32_t> pages{};
 
@@ -77,8 +77,8 @@ std::int64_t Batcher::free_pages() const {
     return std::ssize(free_);
 }
 
-/// The pass before has been computed. Sequences whose tokens are all computed get one
-/// more token, and those that have all of their tokens end.
+/// The previous pass has been computed. Sequences whose tokens are all computed get one
+/// more token, and sequences that have all of their tokens end.
 void Batcher::take_tokens() {
     std::deque<Sequence> going_on;
     for (Sequence& sequence : running_) {
@@ -92,8 +92,8 @@ void Batcher::take_tokens() {
     running_ = std::move(going_on);
 }
 
-/// Plans sequences that decode, or the prompts of the others, the oldest first. If no
-/// page is free, the youngest is sent back.
+/// Plans sequences that decode, or the prompts of other sequences, the oldest first. If
+/// no page is free, the youngest is sent back.
 void Batcher::plan_running(bool decodes) {
     for (std::size_t i = 0; i < running_.size();) {
         Sequence& sequence = running_[i];
@@ -116,8 +116,8 @@ void Batcher::admit() {
     }
 }
 
-/// Adds as many of the sequence's next rows as fit to the pass. Returns false if there
-/// are no pages for them.
+/// Adds the sequence's next rows to the pass, as many as fit. Returns false if there are
+/// no pages for these rows.
 bool Batcher::plan(Sequence& sequence) {
     const std::int64_t rows = std::min(sequence.missing(), rows_left_);
     const std::int64_t more =

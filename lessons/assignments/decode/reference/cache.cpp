@@ -36,7 +36,7 @@ class Decoder {
     }
 
     /// Runs all tokens that have not been computed yet through the GPT, in one pass. Each
-    /// sequence that lacks tokens gets its next one.
+    /// sequence that lacks tokens gets its next token.
     void step(std::vector<Sequence>& sequences) {
         auto pass = std::make_shared<PagedTokens>();
         Tokens ids, places, last;

@@ -85,9 +85,9 @@ Counts draw_tokens(const Judge& judge, const std::string& name, std::int64_t ran
     return tokens;
 }
 
-/// Cases with one expert on each rank: a plain one, which comes first; a single
-/// choice; a rank without tokens; as many choices as experts; all tokens to one
-/// expert; and more ranks.
+/// Cases with one expert on each rank: a plain case, which is first; a single choice; a
+/// rank without tokens; as many choices as experts; all tokens to one expert; and more
+/// ranks.
 std::vector<Sizes> lone_cases(const Judge& judge) {
     return {{draw_tokens(judge, "plain", 3), 1, 2},
             {draw_tokens(judge, "one choice", 2), 1, 1},
@@ -108,9 +108,9 @@ std::vector<Sizes> shared_cases(const Judge& judge) {
             {draw_tokens(judge, "more", 4), 3, 3, 5, 3}};
 }
 
-/// The cases above, with experts that cannot take all copies. The case before them tells
-/// all mistakes apart: only one rank has more copies than an expert takes. The case after
-/// them has a capacity that is just enough.
+/// The cases above, with experts that cannot take all copies. A first case tells all
+/// mistakes apart, because only one rank has more copies than an expert takes. A last
+/// case has a capacity that is just enough.
 std::vector<Sizes> full_cases(const Judge& judge) {
     std::vector<Sizes> full{
         {{judge.draw("more than there is room", 7, 9), 2, 3}, 1, 2, 3, 4, 4, true}};
@@ -126,14 +126,14 @@ std::vector<Sizes> full_cases(const Judge& judge) {
     return full;
 }
 
-/// A case so wide that counts have far fewer bytes than a copy, and that experts have
+/// A case that is so wide that counts have far fewer bytes than a copy, and experts do
 /// almost all of the work.
 Sizes wide_case(const Judge& judge, std::int64_t own_experts) {
     const std::int64_t more = judge.draw("wide: tokens", 0, 3);
     return {{3 + more, 16 - more, 5 + more, 11 - more}, own_experts, 2, 240, 160};
 }
 
-/// The wide case, with room for fewer copies than come.
+/// The wide case, with room for fewer copies than arrive.
 Sizes wide_full_case(const Judge& judge) {
     Sizes sizes = wide_case(judge, 1);
     sizes.capacity = sizes.all_tokens() * sizes.chosen / sizes.experts() *
@@ -141,7 +141,7 @@ Sizes wide_full_case(const Judge& judge) {
     return sizes;
 }
 
-/// Returns a run of "forward" or of "pass". All ranks are given the same gate, and each
+/// Returns a run of "forward" or of "pass". All ranks get the same gate; each rank gets
 /// its own experts and tokens.
 TaskRun given(const Judge& judge, const std::string& task, const Sizes& sizes) {
     const auto draw = [&](const std::string& what, const Shape& shape) {
@@ -195,7 +195,7 @@ void ask_gate(Judge& judge, const TaskRun& run) {
     judge.as_right(run, asked);
 }
 
-/// Returns a run whose values are right. If they are wrong, criterion `id` reports it.
+/// Returns a run whose values must be right; criterion `id` reports wrong values.
 TaskRun right_run(const Judge& judge, const std::string& id, const std::string& task,
                   const Sizes& sizes) {
     TaskRun run = given(judge, task, sizes);
@@ -259,7 +259,7 @@ bool gate_sum_is_wrong(Judge& judge, const TaskRun& run) {
 }
 
 /// If the sum of the gate's gradients is already wrong without a capacity, a9.3 reports
-/// it, and this criterion does not ask for it.
+/// it, and this criterion does not ask for that sum.
 void judge_capacity(Judge& judge) {
     needs_forward(judge);
     const TaskRun lone =
@@ -281,8 +281,8 @@ constexpr RankFigure kExchanged{
         return rank.bytes_sent() - rank.bytes_sent_by("all_reduce");
     }};
 
-/// Each copy is sent once in each direction. Counts are less than a hundredth of the
-/// bytes. They may take more messages than the reference's, `more_messages` per cent.
+/// Each copy is sent once in each direction. Counts are less than 1/100 of the bytes, but
+/// may need `more_messages` per cent more messages than the reference's.
 void judge_bytes(Judge& judge, const std::string& exercise, const std::string& task,
                  const Sizes& sizes, int more_messages) {
     const TaskRun run = right_run(judge, exercise + "-values", task, sizes);
@@ -306,7 +306,7 @@ void judge_dropped_bytes(Judge& judge) {
 }
 
 /// A rank computes the rows that came for its experts, and the gate of its own tokens.
-/// The rest of the reference's work is less than a hundredth.
+/// The rest of the reference's work is less than a hundredth of this.
 void judge_work(Judge& judge) {
     constexpr RankFigure kFlops{"its experts' rows", "flops",
                                 [](const RankReport& rank) { return rank.flops; }};
@@ -315,7 +315,7 @@ void judge_work(Judge& judge) {
 }
 
 /// Judges a layer. If choose() weighs by all logits, a9.1 reports it, and no other points
-/// are lost: the layer is compared with one that does the same.
+/// are lost: the layer is compared with a reference that does the same.
 void judge_layer(Judge& judge, void (*judge_it)(Judge&)) {
     const std::vector<Solution> solutions = experts_solutions();
     const Solution& by_all = *std::ranges::find(

@@ -9,15 +9,15 @@
 // Tests and the grader call only these functions, with these types. Your own functions
 // may have any signature: adapters.cpp calls them.
 
-/// A layer of E experts on n ranks. Each rank holds E / n experts, rank r those from r
-/// E / n on. Every rank has N own tokens, as rows of x (N, h), f64. N may differ between
-/// ranks, and may be 0.
+/// A layer of E experts on n ranks. Each rank holds E / n experts; rank r holds those
+/// from r E / n on. Every rank has N own tokens, as rows of x (N, h), f64. N may differ
+/// between ranks, and may be 0.
 struct Layer {
     lockstep::Module* gate;  ///< (N, h) to logits (N, E), the same on all ranks
     /// This rank's experts, in order. Each maps (rows, h) to (rows, h).
     std::vector<lockstep::Module*> experts;
     std::int64_t chosen = 1;  ///< k, experts for each token
-    /// The most copies that an expert takes, of all ranks' tokens; 0: all of them.
+    /// The maximum number of copies that an expert takes from all ranks; 0: no limit.
     std::int64_t capacity = 0;
 };
 

@@ -37,7 +37,7 @@ Tensor as_column(const Tensor& x) {
     return x.reshaped({x.elements(), 1});
 }
 
-/// Cuts this rank's counts to the room that experts have after the ranks before it.
+/// Limits this rank's counts to the room that lower ranks leave in each expert.
 Counts kept(Rank& rank, const Counts& counts, std::int64_t capacity) {
     Device& device = rank.device();
     const auto experts = static_cast<std::int64_t>(counts.size());
@@ -79,7 +79,7 @@ Counts sort_copies(Rank& rank, const Layer& layer, std::int64_t experts, Pass& p
     return left;
 }
 
-/// Tells every rank how many copies its experts get from here, and receives the same.
+/// Tells every rank how many copies its experts get from here. Receives such counts.
 void plan(Rank& rank, const Counts& counts, std::size_t own_experts, Pass& pass) {
     Device& device = rank.device();
     const Tensor told =

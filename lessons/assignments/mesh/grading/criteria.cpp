@@ -54,7 +54,7 @@ GivenJob twin_of(const Judge& judge, const NamedSetting& drawn, const Axes& axes
     return twin;
 }
 
-/// Returns a run of a step of train(), by shapes only. It ends if a device is full.
+/// Returns a run of a step of train(), by shapes only. The run stops if a device is full.
 TaskRun step_run(Kind kind, const NamedSetting& drawn, const Axes& axes) {
     TaskRun run{drawn.name + ", on " + text_of(axes), {}, drawn.setting.cluster, false};
     run.ranks.assign(
@@ -63,8 +63,8 @@ TaskRun step_run(Kind kind, const NamedSetting& drawn, const Axes& axes) {
     return run;
 }
 
-/// The bytes sent for gradients and new values. These go neither along tp nor, as
-/// attention's do, from neighbour to neighbour along cp.
+/// The bytes sent for gradients and new values. Unlike attention's bytes, they are sent
+/// neither along tp nor between neighbours along cp.
 constexpr RankFigure kSentForGradients{
     "sent for gradients and new values", "bytes", [](const RankReport& rank) {
         std::int64_t sent = 0;
@@ -85,15 +85,15 @@ std::int64_t moved_for_updates(const RunReport& report) {
     return bytes;
 }
 
-/// Returns the run on devices with more memory, because the reference may need more than
-/// a program that fits.
+/// Returns the run on devices with more memory, because the reference may need more
+/// memory than a program that just fits.
 TaskRun with_room(TaskRun run) {
     run.name += ", with more memory";
     run.spec.memory_bytes *= 8;
     return run;
 }
 
-/// A shapes-only run has no numbers, so it must do the work of a whole step.
+/// A shapes-only run has no numbers. So asks that it does the work of a whole step.
 void ask_whole(Judge& judge, const TaskRun& run) {
     const RunReport& right = judge.right(with_room(run)).report;
     const auto ask = [&](const char* what, const char* unit, const auto& measure) {
@@ -147,7 +147,7 @@ Picoseconds best_time(const NamedSetting& drawn) {
     return known[drawn.name] = fitting.front().report.makespan();
 }
 
-/// Asks for a step at most `percent` per cent longer than the library's on its best mesh.
+/// Asks for a step at most `percent` per cent longer than the library's best step.
 void judge_time(Judge& judge, Kind kind, int percent) {
     const NamedSetting drawn = setting_of(judge, kind);
     const TaskRun run = step_run(kind, drawn, chosen(judge, drawn));

@@ -30,7 +30,7 @@ struct GivenJob {
     std::int64_t seed = 1;
     int steps = 1;  ///< if there are several, gradients are clipped
     int sequences = 1;
-    /// Whether to use SGD, whose step is proportional to the gradient, or else AdamW.
+    /// If true, uses SGD, whose step is proportional to the gradient; otherwise AdamW.
     bool by_sgd = false;
 };
 
@@ -76,7 +76,7 @@ void each_number(GivenJob& job, Visit visit) {
     visit("by sgd", job.by_sgd);
 }
 
-/// Returns a preset with other nodes, GB of a device, and MB/s between nodes.
+/// Returns a preset with other sizes of nodes and memory, and MB/s between nodes.
 inline ClusterSpec cluster_of(const std::string& preset, int devices_per_node,
                               std::int64_t memory, std::int64_t network) {
     ClusterSpec spec = load_cluster(preset);

@@ -25,7 +25,7 @@ std::vector<Setting> settings_of(Kind kind) {
     std::vector<Setting> all;
     switch (kind) {
         // Replicas do not fit. The number of tokens decides whether weights or
-        // activations are more bytes to send.
+        // activations have more bytes to send.
         case Kind::wide:
             for (const int sequences : {4, 8, 16})
                 for (const int network : {6'250, 12'500})

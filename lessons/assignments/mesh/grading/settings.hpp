@@ -20,10 +20,10 @@ struct NamedSetting {
     Setting setting;
 };
 
-/// Sizes that no program has seen. Meshes are about as good for them as
-/// for sizes near them.
+/// Sizes that no program has seen. A mesh is about as good for these sizes as for sizes
+/// near them.
 struct Varied {
-    double network = 1;           ///< times the bytes a second between nodes: 1 to 1.3
+    double network = 1;           ///< factor of bytes per second between nodes: 1 to 1.3
     std::int64_t vocabulary = 0;  ///< more entries: 0 to 2048
 };
 

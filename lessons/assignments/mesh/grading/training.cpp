@@ -36,8 +36,8 @@ Axes in_drawn_order(const Judge& judge, Axes axes) {
 }
 
 /// Cases: one rank; each axis without others; two axes in the less usual order; another
-/// mesh; all axes, with tp the fastest, so that ranks with equal coordinates of dp, or of
-/// cp, are not neighbours unless tp separates them.
+/// mesh; all axes, with tp the fastest, so that neighbours along dp or cp are not
+/// consecutive ranks.
 std::vector<GivenJob> all_cases(const Judge& judge) {
     const std::vector<Axes> others{{{"dp", 1}, {"cp", 3}, {"tp", 2}},
                                    {{"dp", 3}, {"cp", 1}, {"tp", 2}},

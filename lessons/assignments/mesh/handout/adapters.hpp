@@ -52,8 +52,8 @@ struct Trained {
     std::map<std::string, lockstep::Tensor> weights;
 };
 
-/// The setting for which a mesh is chosen: steps of `sequences` sequences, as long as the
-/// context, in bf16, by AdamW with f32 masters.
+/// The setting for which a mesh is chosen: steps of `sequences` sequences, each as long
+/// as the context, in bf16, by AdamW with f32 masters.
 struct Setting {
     lockstep::GptSizes sizes;
     int sequences = 1;

@@ -60,7 +60,7 @@ class Estimate {
         const double of_pairs =
             own_tokens_ * tokens_ / 2 * 14 * hidden_ / ranks_of_tp_ / spec_.flops_bf16;
         const double moved = 40 * hidden_ + 25 * (hidden_ + inner_) / ranks_of_tp_;
-        // Two sums forward, two backward. The latter overlap with weights' gradients.
+        // Two sums forward, two backward. Backward's overlap with the weights' gradients.
         const double sum = collective(Verb::all_reduce, own_tokens_ * hidden_, {"tp"});
         return 3 * (wide + narrow) + of_pairs + move_seconds(moved) + 4 * sum -
                std::min(2 * sum, wide) + ring_seconds(of_pairs);

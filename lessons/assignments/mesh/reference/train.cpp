@@ -122,8 +122,8 @@ class OnMesh {
         trained.losses.push_back(loss);
     }
 
-    /// Ranks along dp have different sequences, those along cp different tokens, and
-    /// those along tp the same. Returns this rank's share of the loss.
+    /// Ranks along dp have different sequences, ranks along cp different tokens, and
+    /// ranks along tp the same. Returns this rank's share of the loss.
     Tensor forward_backward(const std::vector<Sequence>& batch) {
         std::vector<const Sequence*> own;
         const auto ranks = static_cast<std::size_t>(mesh_.size("dp"));
@@ -154,7 +154,7 @@ class OnMesh {
     }
 
     /// Each number of the model counts once: ranges differ along dp and cp, and numbers
-    /// that all ranks of tp have count only on the first of them.
+    /// that all ranks of tp have count only on the first rank of tp.
     Tensor squared_norm() {
         Tensor squares = device_.zeros({1}, computed_in(job_.dtype));
         for (const Flat& flat : flats_)

@@ -29,7 +29,8 @@ auto draws(const Judge& judge, const std::string& exercise) {
     };
 }
 
-/// Returns cases: more micro-batches than stages, fewer, one of either, a long pipeline.
+/// Returns cases: more and fewer micro-batches than stages, one stage, one micro-batch,
+/// and a long pipeline.
 std::vector<Case> plain_cases(const Judge& judge) {
     const auto draw = draws(judge, "a4.1");
     return {{draw("p", 3, 5), draw("m", 6, 12)},
@@ -98,8 +99,8 @@ LeftSchedules made_for(Judge& judge, const Exercise& exercise, const Case& size)
     return made;
 }
 
-/// A valid schedule that has these kinds and the reference's length has each
-/// micro-batch's work once.
+/// Asks for the length of the reference's lists. A valid schedule of that length, with
+/// the kinds asked for, has each micro-batch's work once.
 void ask_values(Judge& judge, const LeftSchedules& made) {
     ask_made_alike(judge, made);
     for (int stage = 0; stage < made.right.stages; ++stage) {
@@ -116,9 +117,9 @@ void ask_values(Judge& judge, const LeftSchedules& made) {
     ask_trained(judge, made, made.right.micro_batches);
 }
 
-/// Memory earns no points if the schedule is too slow. Whole backwards may take the
-/// longer of the reference's time and four fifths of one micro-batch after another.
-/// Halves may take twice the reference's time.
+/// Memory earns no points if the schedule is too slow. With whole backwards, it may take
+/// the reference's time or 4/5 of the time of one micro-batch after another, whichever is
+/// longer; with halves, twice the reference's time.
 void ask_memory(Judge& judge, const LeftSchedules& made) {
     const Timing right = time_schedule(made.right, {{1, 1, 1}});
     const Picoseconds one_by_one =

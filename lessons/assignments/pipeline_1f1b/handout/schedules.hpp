@@ -21,6 +21,6 @@ lockstep::Schedule with_memory_limit(int stages, int micro_batches, int limit);
 
 /// a4.3. Backward in two halves, I and W, with t_f = t_i = t_w = t. Here a stage holds a
 /// micro-batch from its forward until its W is done, and never holds more than `limit` (p
-/// or more) of them. The bubble is max(0, 2p - 1 - min(limit, m)) t. No order under this
-/// limit has a smaller bubble.
+/// or more). The bubble is max(0, 2p - 1 - min(limit, m)) t. No order under this limit
+/// has a smaller bubble.
 lockstep::Schedule split_backward(int stages, int micro_batches, int limit);

@@ -55,8 +55,8 @@ void expect_most(std::int64_t got, std::int64_t most, const std::string& what) {
            fmt::format("{} are {}; {} at most are expected", what, got, most));
 }
 
-/// Expects that all work is done after `turns` forwards and backwards, both with forwards
-/// that are shorter than backwards and with longer ones.
+/// Expects that all work is done after `turns` forwards and backwards, first with
+/// forwards shorter than backwards, then with longer forwards.
 void expect_turns(const Schedule& schedule, int turns) {
     for (const Durations& each : {Durations{1, 1, 1}, {5, 1, 1}}) {
         const Picoseconds backward = each.backward_input + each.backward_weight;

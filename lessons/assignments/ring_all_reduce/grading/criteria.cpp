@@ -28,8 +28,8 @@ TaskRun given(const Judge& judge, const std::string& task, int ranks,
 }
 
 /// Returns runs, drawn again for each grading: sizes that ranks divide and do not divide,
-/// fewer elements than ranks, one rank, another type, and a larger ring. The first has
-/// equal chunks, so that a wrong direction does not also give wrong sizes.
+/// fewer elements than ranks, one rank, another type, and a larger ring. The first run
+/// has equal chunks, so that a wrong direction does not also give wrong sizes.
 std::vector<TaskRun> rings(const Judge& judge, const std::string& task) {
     const auto draw = [&](const char* name, std::int64_t low, std::int64_t high) {
         return judge.draw(name, low, high);

@@ -188,8 +188,8 @@ SharedSequence long_sequence(const Judge& judge) {
 
 /// Returns sequences that are drawn again for each grading: tokens that ranks divide and
 /// do not divide, one token on each rank, one rank, a larger ring, and the long sequence.
-/// The first and the long one have equal blocks, so that a wrong direction around the
-/// ring does not also give wrong sizes.
+/// The first and the long sequence have equal blocks, so that a wrong direction around
+/// the ring does not also give wrong sizes.
 std::vector<SharedSequence> sequences(const Judge& judge) {
     const auto draw = [&](const char* name, std::int64_t low, std::int64_t high) {
         return judge.draw(name, low, high);
@@ -290,9 +290,9 @@ void judge_values(Judge& judge, const TaskRun& run) {
     judge.given_as_before(run);
 }
 
-/// Judges what ranks send. A rank may also send its own term of its block's gradients
-/// over the last hop home, which the reference does not. Two messages of the
-/// reference may be sent as one.
+/// Judges what ranks send. Unlike the reference, a rank may also send its own term of its
+/// block's gradients over the last hop home. Two messages of the reference may be sent as
+/// one.
 void judge_sent(Judge& judge, const TaskRun& run) {
     const int ranks = static_cast<int>(run.ranks.size());
     const bool goes_home = goes_back(run) && ranks > 1;
@@ -318,7 +318,7 @@ void judge_sent(Judge& judge, const TaskRun& run) {
     judge.figures_as_right(run, judge.exercise(), {{kMessages, {50, more}}});
 }
 
-/// Under a mask fewer hops are needed, so there only the direction is judged.
+/// Under a mask fewer hops are needed, so only the direction is judged with a mask.
 void judge_bytes(Judge& judge, const TaskRun& run) {
     const bool causal = run.ranks.front().numbers.at("causal") != 0;
     if (causal)

@@ -30,7 +30,7 @@ struct OnlineSoftmax {
 
 /// A sequence that is sharded over n ranks: rank r has the tokens of chunk(tokens, n, r)
 /// of src/comm/chunks.hpp, in order. Each rank has at least one token, and some ranks
-/// have one more than others.
+/// have one token more.
 struct Sequence {
     std::int64_t tokens = 0;  ///< on all ranks together
     std::int64_t heads = 1;   ///< each is queries.shape()[2] / heads columns wide

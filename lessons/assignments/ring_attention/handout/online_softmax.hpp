@@ -4,14 +4,14 @@
 
 #include "adapters.hpp"
 
-// Softmax over keys that come in blocks, and the mean of the values weighted by it, on
-// the host: plain C++, no device (Milakov & Gimelshein 2018, 1805.02867, section 3).
+// Softmax over keys that come in blocks, and the mean of values weighted by the softmax,
+// on the host: plain C++, no device (Milakov & Gimelshein 2018, 1805.02867, section 3).
 //
 // Scores are finite, at most 1000 in size, or -infinity for a key that the query does not
 // see. A query may see no key of a block, or no key at all.
 
-/// a5.1. Takes in a block of n keys, for any n: scores (rows, n) and values
-/// (n, width), row-major.
+/// a5.1. Absorbs a block of n keys, for any n: scores (rows, n) and values (n, width),
+/// row-major.
 void absorb(OnlineSoftmax& state, const std::vector<double>& scores,
             const std::vector<double>& values);
 

@@ -15,7 +15,7 @@ using namespace lockstep;
 
 constexpr std::int64_t kBatch = 2, kWidth = 3;  // width of a head
 
-/// Returns values for the whole sequence, or the part of them that a rank has.
+/// Returns values for the whole sequence, or a rank's part of these values.
 HostTensor values_of(const std::string& name, const Sequence& sequence, Chunk part) {
     HostTensor whole({sequence.tokens, kBatch, sequence.heads * kWidth}, DType::f64);
     for (std::int64_t i = 0; i < whole.elements(); ++i)

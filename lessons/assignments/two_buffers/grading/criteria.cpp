@@ -52,8 +52,8 @@ std::vector<Case> cases(const Judge& judge) {
             {many, after * draw("many updates", 5, 8), after}};
 }
 
-/// Returns the schedules of a case, if no F or B is missing. All other
-/// questions need them all.
+/// Returns the schedules of a case, if no F or B is missing. All other questions need
+/// every F and B.
 LeftSchedules made_for(Judge& judge, const Case& size) {
     const auto [p, m, k] = size;
     const RankTask task{
@@ -128,8 +128,8 @@ Reads reads_of(const Schedule& schedule) {
     return reads;
 }
 
-/// Returns the sentence for a mistake whose F and B read the same versions. If these are
-/// right but do not exist yet, returns that for a mistake with the same order.
+/// Returns the sentence for a mistake whose F and B read the same versions. If versions
+/// are right but do not exist yet, looks for a mistake with the same order.
 std::string cause_of_versions(const Judge& judge, const LeftSchedules& made) {
     const Reads reads = reads_of(made.left);
     if (reads == reads_of(made.right)) return cause_of_order(judge, made);
@@ -164,8 +164,8 @@ void ask_numbers(Judge& judge, const LeftSchedules& made) {
                 ", by W(b + 1) = W(b) - f'(W(max(0, b - 1)))");
 }
 
-/// Memory earns no points if the schedule takes longer than three quarters of one
-/// micro-batch after another, and also longer than with a flush after each batch.
+/// Memory earns no points if the schedule takes longer than 3/4 of the time of one
+/// micro-batch after another, and longer than a schedule with a flush after each batch.
 void ask_memory(Judge& judge, const LeftSchedules& made) {
     const LeftSchedules order = order_alone(made);
     const int p = made.right.stages, m = made.right.micro_batches;

@@ -4,7 +4,7 @@
 
 #include "lessons/grader/judge.hpp"
 
-// Judges of the versions that stages keep, and of the choice by memory: a10.2 to a10.4.
+// Judges the versions that stages keep, and the choice by memory: a10.2 to a10.4.
 
 namespace lockstep::lessons::two_buffers {
 
@@ -15,7 +15,7 @@ inline int drawn(const Judge& judge, const std::string& name, int low, int high)
 
 /// Asks that each version of a stage's weights is made and dropped at the right place.
 void judge_kept(Judge& judge);
-/// Asks for the bytes that each stage holds at most.
+/// Asks for the maximum number of bytes of each stage.
 void judge_bytes(Judge& judge);
 /// Ask for a choice that the setting allows, and for the fastest of these.
 void judge_allowed(Judge& judge);

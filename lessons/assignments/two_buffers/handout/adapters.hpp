@@ -7,11 +7,11 @@
 #include "src/pipeline/schedule.hpp"
 
 /// A version of a stage's weights, and the instructions between which the stage keeps it.
-/// These are positions in the stage's list, from 0.
+/// The instructions are positions in the stage's list, from 0.
 struct Kept {
-    /// The U that makes it; -1 for version 0, which exists from the beginning.
+    /// The U that makes the version; -1 for version 0, which exists from the beginning.
     int made = -1;
-    /// The last instruction that needs it; -1 for the last version, which stays.
+    /// The last instruction that needs the version; -1 for the last version, which stays.
     int dropped = -1;
 };
 
@@ -40,7 +40,7 @@ struct Setting {
     int stages = 1;                 ///< p
     std::int64_t memory = 0;        ///< bytes that each stage's device has
     int most_per_update = 1;        ///< the largest k with which the model still learns
-    int most_late = 0;              ///< the most updates by which a gradient may be late
+    int most_late = 0;              ///< maximum updates by which a gradient may be late
     std::int64_t forward = 1;       ///< t_f, on every stage
     std::int64_t backward = 2;      ///< t_b
     std::int64_t update = 1;        ///< t_u, of one U; more than 0

@@ -34,7 +34,7 @@ std::string text_of(const Choice& choice) {
                        choice.per_update);
 }
 
-/// Runs one part of the program. Returns false if that is not written, or fails.
+/// Runs one part of the program. Returns false if the part is not written, or fails.
 bool show(const std::string& name, const std::function<void()>& part) {
     try {
         part();

@@ -117,7 +117,7 @@ void expect_choice(const Setting& setting, Scheme scheme, int per_update) {
     expect_equal(got->per_update, per_update, "micro-batches between two updates");
 }
 
-/// Returns a setting of 4 stages. With two buffers, each holds at most 2,411 bytes.
+/// Returns a setting of 4 stages. With two buffers, each stage holds at most 2,411 bytes.
 Setting setting_of(std::int64_t memory, int most_per_update, int most_late) {
     Setting setting{4, memory, most_per_update, most_late, 1, 2, 1, {}};
     setting.bytes.assign(4, {1'000, 100, 10, 1});

@@ -13,11 +13,11 @@ lockstep::Schedule two_buffers(int stages, int micro_batches, int per_update);
 /// version 0 on. There is one more version than the list has U.
 std::vector<Kept> kept_versions(const std::vector<lockstep::Instruction>& list);
 
-/// a10.3. Returns the most bytes that the stage holds while the pipeline of `stages`
-/// stages trains by this choice for a long time.
+/// a10.3. Returns the maximum number of bytes that the stage holds while the pipeline of
+/// `stages` stages trains by this choice for a long time.
 std::int64_t most_bytes(const Choice& choice, int stages, int stage,
                         const StageBytes& bytes);
 
-/// a10.4. Returns, of the choices that the setting allows, the one that takes least time
-/// for a micro-batch in the long run; none if it allows none.
+/// a10.4. Returns the allowed choice with the least time for a micro-batch in the long
+/// run. Returns none if the setting allows no choice.
 std::optional<Choice> fastest(const Setting& setting);

@@ -41,8 +41,8 @@ TaskRun given(const Judge& judge, const std::string& task, int ranks, bool causa
     return run;
 }
 
-/// Returns runs on two ranks, on three, on one rank, and on more ranks, and runs
-/// attention with and without the mask.
+/// Returns runs on two, three, one and more ranks. Attention runs without and with the
+/// mask.
 std::vector<TaskRun> runs(const Judge& judge, const std::string& task) {
     std::vector<TaskRun> all;
     for (const int ranks : {2, 3, 1, static_cast<int>(judge.draw("more ranks", 4, 6))})

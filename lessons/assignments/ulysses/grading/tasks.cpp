@@ -13,7 +13,7 @@ Task exchange(Tensor (*function)(Rank&, const Tensor&, int)) {
     };
 }
 
-/// Outputs results, and the inputs as they are then. Runs backward if dy is given.
+/// Outputs results, and the inputs after the call. Runs backward if dy is given.
 void attend(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     FlashAttention own_heads(rank.device(),
                              {in.number("heads"), in.number("causal") != 0});

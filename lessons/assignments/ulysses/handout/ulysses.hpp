@@ -2,17 +2,17 @@
 
 #include "adapters.hpp"
 
-// Attention over a sequence that is sharded over n = rank.size() ranks, with
-// equally many tokens on each, in order. During attention, the ranks shard the
-// heads instead (Jacobs et al. 2023, DeepSpeed-Ulysses, 2309.14509, section 3). No
-// function changes its inputs.
+// Attention over a sequence that is sharded over n = rank.size() ranks, with the same
+// number of tokens on each, in order. During attention, the ranks shard the heads instead
+// (Jacobs et al. 2023, DeepSpeed-Ulysses, 2309.14509, section 3). No function changes its
+// inputs.
 
 /// a13.1. Takes (own tokens, batches, columns): `parts` tensors of equal width, side by
 /// side. Returns (all tokens, batches, columns / n), side by side: on rank r, piece r of
 /// the n pieces of each part's columns.
 lockstep::Tensor to_heads(lockstep::Rank& rank, const lockstep::Tensor& own_tokens,
                           int parts);
-/// a13.1. The inverse: returns the own tokens of all columns.
+/// a13.1. The inverse: returns all columns of the own tokens.
 lockstep::Tensor to_tokens(lockstep::Rank& rank, const lockstep::Tensor& own_heads,
                            int parts);
 

@@ -28,7 +28,7 @@ struct ZeroCase : MicroBatchCase {
 
 // The grader's cases, drawn again for each grading.
 
-/// All ranks have equally many micro-batches. They do not divide the last layer.
+/// Ranks have equal numbers of micro-batches. They cannot divide the last layer equally.
 ZeroCase even_case(const Judge& judge, const std::string& label, std::int64_t ranks,
                    int low, int high) {
     const auto count = static_cast<int>(judge.draw(label + ", micro-batches", low, high));
@@ -131,7 +131,7 @@ bool is_of(const TaskRun& run, const char* stage) {
     return run.ranks.front().task == stage;
 }
 
-/// Asks for the layers' values. In stages 1 and 2 each rank has all, with the same bits.
+/// Asks for the layers' values; in stages 1 and 2, all on each rank, with the same bits.
 void judge_values(Judge& judge, const TaskRun& run) {
     const bool in_ranges = is_of(run, "stage_3");
     AskedValues asked;

@@ -13,8 +13,8 @@
 struct MicroBatch {
     lockstep::Tensor x;        ///< (rows, features), f64; at least one row
     lockstep::Tensor targets;  ///< (rows), i32: the class of each row
-    /// Its rows, divided by the rows of all micro-batches of all ranks in the step. This
-    /// is the weight of its own mean in the mean over all rows.
+    /// The rows, divided by the rows of all micro-batches of all ranks in the step. This
+    /// is the weight of the micro-batch's mean in the mean over all rows.
     double weight;
 };
 using MicroBatches = std::vector<MicroBatch>;

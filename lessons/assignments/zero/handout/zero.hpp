@@ -7,27 +7,27 @@
 // the mean loss over the rows of all ranks' micro-batches. A row's loss is its cross
 // entropy, -log softmax(logits)[target]. New values are written in place of the old ones.
 //
-// S is the bytes of all layers' values with their zeros, n the number of ranks.
+// S is the bytes of all layers' values with their zeros; n is the number of ranks.
 
-/// a8.1. The optimizer's state is sharded: rank i holds that of range i of each layer, 2
-/// S / n, and updates only that range. In each step there is one reduce-scatter of the
-/// gradients and one all-gather of the new values, 2(n-1)/n S bytes, for any number of
+/// a8.1. The optimizer's state is sharded: rank i holds the state of range i of each
+/// layer (2 S / n), and updates only that range. Each step has one reduce-scatter of the
+/// gradients and one all-gather of the new values (2(n-1)/n S bytes), for any number of
 /// micro-batches. This number may differ between ranks, and may be 0.
 void stage_1(lockstep::Rank& rank, const Layers& layers,
              const MicroBatches& micro_batches, const Training& training);
 
-/// a8.2. Gradients are sharded, too. A layer's whole gradients exist from the beginning
-/// of its backward until they are reduced and scattered, which overlaps with the backward
-/// of the layer before it. So a rank holds S / n and two layers. Each micro-batch is
-/// reduced on its own: m micro-batches send (m + 1)(n-1)/n S bytes. All ranks have the
-/// same number of micro-batches, at least one.
+/// a8.2. Gradients are sharded, too. A layer's whole gradients exist from the start of
+/// its backward until they are reduced and scattered. This overlaps with the previous
+/// layer's backward. So a rank holds S / n and two layers. Each micro-batch is reduced on
+/// its own: m micro-batches send (m + 1)(n-1)/n S bytes. All ranks have the same number
+/// of micro-batches, at least one.
 void stage_2(lockstep::Rank& rank, const Layers& layers,
              const MicroBatches& micro_batches, const Training& training);
 
 /// a8.3. Values are sharded, too. A layer's whole values are gathered for its forward and
 /// again for its backward, each time while the layer before it in that order computes,
 /// and freed afterwards. The last layer's values are kept from its forward to its
-/// backward. So a rank holds S / n and two layers. 3(n-1)/n S bytes for a micro-batch,
-/// less one gather of the last layer. Micro-batches as in stage 2.
+/// backward. So a rank holds S / n and two layers. A micro-batch sends 3(n-1)/n S bytes,
+/// minus one gather of the last layer. Micro-batches are as in stage 2.
 void stage_3(lockstep::Rank& rank, const Layers& layers,
              const MicroBatches& micro_batches, const Training& training);

@@ -11,7 +11,7 @@ using namespace lockstep;
 
 namespace {
 
-/// Makes a layer's parameters views of `whole`, or absent if `whole` is.
+/// Makes a layer's parameters views of `whole`; absent if `whole` is absent.
 void show(const Layer& layer, const Tensor& whole, Tensor Parameter::*member) {
     std::int64_t begin = 0;
     for (Parameter* parameter : layer.module->parameters()) {
@@ -85,7 +85,7 @@ void forward_and_backward(Device& device, const Layers& layers, const MicroBatch
         x = layers[i].module->forward(x, saved[i]);
         stage.after_forward(i);
     }
-    // Only the weight divides. Sums of weighted losses and gradients are the mean's.
+    // Only the weight divides, so sums of weighted gradients are the mean's gradients.
     Tensor dy = cross_entropy_loss(device, x, batch.targets, batch.weight).gradient;
     x = {};
     for (std::size_t i = layers.size(); i-- > 0;) {

@@ -1,5 +1,5 @@
 // The part of cuBLAS that gpu/ uses, emulated on the CPU (see cuda_runtime.h): plain
-// loops on the handle's stream. Sums run in the order of k, in the matrices' own type.
+// loops on the handle's stream. Sums are in the order of k and in the matrices' type.
 #pragma once
 
 #include <cstddef>
@@ -72,7 +72,7 @@ cublasStatus_t cublasDgemm_64(cublasHandle_t handle, cublasOperation_t transpose
                               int64_t k, const double* alpha, const double* a,
                               int64_t lda, const double* b, int64_t ldb,
                               const double* beta, double* c, int64_t ldc);
-// Product i of `count` uses matrices that begin i strides further.
+// The matrices of product i, of `count` products, begin i strides further.
 cublasStatus_t cublasSgemmStridedBatched_64(
     cublasHandle_t handle, cublasOperation_t transpose_a, cublasOperation_t transpose_b,
     int64_t m, int64_t n, int64_t k, const float* alpha, const float* a, int64_t lda,
@@ -83,7 +83,7 @@ cublasStatus_t cublasDgemmStridedBatched_64(
     int64_t m, int64_t n, int64_t k, const double* alpha, const double* a, int64_t lda,
     long long stride_a, const double* b, int64_t ldb, long long stride_b,
     const double* beta, double* c, int64_t ldc, long long stride_c, int64_t count);
-// Only for bf16, added up in f32.
+// Only for bf16. Products are added up in f32.
 cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t transpose_a,
                                cublasOperation_t transpose_b, int64_t m, int64_t n,
                                int64_t k, const void* alpha, const void* a,

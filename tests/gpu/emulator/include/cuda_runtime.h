@@ -1,24 +1,24 @@
 // The part of the CUDA runtime that gpu/ uses, emulated on the CPU for tests.
 //
 // This is a test double, not a GPU. It checks results, orders and misuse. It does not
-// check speed, most faults of hardware, or races between warps that no order of threads
-// at barriers shows.
+// check speed or most faults of hardware. It does not find races between warps that show
+// in no order of threads at barriers.
 //
-// - A stream is a thread with a queue, so operations that no event orders really race;
-//   a short delay now and then changes their order. An event is a point of a stream.
-// - The threads of a block are fibers on its stream's thread. Their order changes at
-//   every barrier, and so does the order of blocks, so a missing barrier gives wrong
-//   numbers. A block that cannot go on ends the process and says why.
-// - Device memory starts as NaN, becomes NaN again when freed, and has red zones: a
+// - A stream is a thread with a queue. Operations that no event orders really race, and
+//   short delays sometimes change their order. An event is a point of a stream.
+// - The threads of a block are fibers on the stream's thread. Their order changes at
+//   every barrier, and blocks run in a random order, so a missing barrier gives wrong
+//   numbers. If a block cannot continue, the process ends and says why.
+// - Device memory begins as NaN, becomes NaN again when freed, and has red zones. A
 //   write outside an allocation, or into freed memory, ends the process.
 // - Handles of destroyed objects and pointers to nothing are always errors.
 //
 // Environment: EMULATED_GPUS is the number of devices (4; 0: no GPU), EMULATED_GPU_BYTES
-// the memory of each (2 GiB), EMULATED_GPU_SEED the seed of orders and delays (1).
-// EMULATED_GPU_DELAYS=0 turns delays off, EMULATED_MEMORY_POOLS=0 memory pools.
-// EMULATED_DRIVER_VERSION (13000) and EMULATED_NCCL_VERSION (22809) can be too old.
-// EMULATED_CAPABILITY is the GPUs' capability (80; there are kernels from 80 on), and
-// EMULATED_KERNELS_FOR the one that kernels claim (80). README.md has the others.
+// is the memory of each (2 GiB), EMULATED_GPU_SEED is the seed of orders and delays (1).
+// EMULATED_GPU_DELAYS=0 turns delays off, EMULATED_MEMORY_POOLS=0 turns memory pools off.
+// EMULATED_DRIVER_VERSION (13000) and EMULATED_NCCL_VERSION (22809) can be set too old.
+// EMULATED_CAPABILITY is the GPUs' compute capability (80; kernels exist from 80 on), and
+// EMULATED_KERNELS_FOR is the capability that kernels claim (80). README.md has the rest.
 #pragma once
 
 #include <cstddef>
@@ -133,7 +133,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks,
     return cudaSuccess;
 }
 
-/// Like every launch, it takes the arguments' values now and runs the kernel later.
+/// Copies the arguments' values now and runs the kernel later, like every launch.
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
                                void (*kernel)(Parameters...), Arguments&&... arguments) {

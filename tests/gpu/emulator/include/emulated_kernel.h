@@ -1,5 +1,5 @@
-// What a kernel's source can use without an include: its place in the grid, barriers,
-// exchanges within a warp, vectors, and nvcc's built-in functions.
+// Everything that a kernel's source can use without an include: its place in the grid,
+// barriers, exchanges within a warp, vectors, and nvcc's built-in functions.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __grid_constant__
-// The blocks of a stream run one after another on its thread.
+// A stream's thread runs the stream's blocks one after another.
 #define __shared__ static thread_local
 
 extern constinit thread_local uint3 threadIdx;
@@ -29,7 +29,7 @@ constexpr int warpSize = 32;
 
 namespace emulated {
 
-/// A line of a kernel at which it waits for other threads.
+/// A line at which a kernel waits for other threads.
 struct Place {
     const char* file = nullptr;
     int line = 0;
@@ -43,15 +43,15 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
 
 /// Waits for all threads of the block.
 void block_barrier(Place place);
-/// Waits for the lanes of `mask`. A shuffle returns `source`'s value; a ballot returns
-/// the mask of the lanes whose value is not 0.
+/// Waits for the lanes of `mask`. A shuffle returns the value of `source`. A ballot
+/// returns the mask of the lanes with values that are not 0.
 std::uint64_t warp_exchange(WarpCall call, unsigned mask, std::uint64_t value, int source,
                             Place place);
-/// Returns this thread's place in its warp.
+/// Returns the place of this thread in its warp.
 int lane();
 
-/// Ends the process if the address is not a multiple of the bytes that one instruction
-/// moves.
+/// Ends the process if the address is not a multiple of `bytes`, the number of bytes that
+/// one instruction moves.
 void require_vector_at(const void* address, std::size_t bytes);
 
 template <typename Whole>

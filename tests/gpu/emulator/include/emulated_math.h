@@ -1,4 +1,4 @@
-// Vectors, and the arithmetic that a kernel may use without an include.
+// Vectors and arithmetic that a kernel may use without an include.
 #pragma once
 
 #include <bit>
@@ -139,7 +139,7 @@ void __stcs(T* pointer, T value) {
     *pointer = value;
 }
 
-// Other streams may use the same memory at the same time.
+// Atomic, because other streams may use the same memory at the same time.
 
 template <typename T>
 requires std::is_integral_v<T> T atomicAdd(T* address, T value) {

@@ -1,7 +1,7 @@
 // Tensor cores, a block's own memory, and copies to it. On a GPU, kernels use PTX
-// instructions for these. Each lane has the parts of the matrices that the PTX ISA gives
-// it: of a and of the sums, rows lane / 4 and lane / 4 + 8; of b, column lane / 4. In the
-// other dimension these are pairs of neighbours, from lane % 4 * 2 on.
+// instructions for these. Each lane has parts of the matrices, as in the PTX ISA: rows
+// lane / 4 and lane / 4 + 8 of a and of the sums, and column lane / 4 of b. In the other
+// dimension a lane has pairs of neighbours, from lane % 4 * 2 on.
 #pragma once
 
 #include <bit>
@@ -12,8 +12,7 @@
 
 namespace emulated {
 
-/// Returns the block's memory, of the size that the launch gave; all bits are set at
-/// first.
+/// Returns the block's memory. Its size is that of the launch. At first all bits are set.
 void* memory_of_block();
 /// Ends the process if the block's memory does not contain these bytes.
 void require_in_memory_of_block(const void* address, std::size_t bytes);
@@ -23,12 +22,12 @@ Memory& block_memory() {
     return *static_cast<Memory*>(memory_of_block());
 }
 
-/// A copy happens either at once or as late as possible: when its thread waits for it.
+/// A copy happens at once, or as late as possible: when its thread waits for the copy.
 void start_copy(void* to, const void* from, bool is_there);
 void end_group_of_copies();
 void wait_for_all_but_last_group();
 
-/// All lanes of a warp run this together, with what each of them passes.
+/// All lanes of a warp run this together. Each lane passes one pointer.
 using WarpAction = void (*)(void* const (&of_lanes)[32]);
 void do_together(WarpAction action, void* mine, Place place);
 
@@ -38,7 +37,7 @@ struct ProductOfLane {
     std::uint32_t b[2];
 };
 
-/// Returns number `which` of the two in a register.
+/// Returns number `which` of the two numbers in a register.
 inline float bf16_of(std::uint32_t pair, int which) {
     return std::bit_cast<float>(which == 0 ? pair << 16 : pair & 0xffff0000U);
 }
@@ -77,7 +76,7 @@ struct MatricesOfLane {
     const void* row;
 };
 
-/// Returns number `which` of the 8 in a lane's row.
+/// Returns number `which` of the 8 numbers in a lane's row.
 inline std::uint16_t number_of(void* const (&of_lanes)[32], int lane, int which) {
     std::uint16_t bits = 0;
     const auto* const row = static_cast<const MatricesOfLane*>(of_lanes[lane])->row;

@@ -1,4 +1,4 @@
-// Types and constants of the CUDA runtime, with CUDA's values if a value can matter.
+// Types and constants of the CUDA runtime. If a value can matter, it is CUDA's.
 #pragma once
 
 #include <cstddef>
@@ -88,7 +88,7 @@ constexpr unsigned cudaEventInterprocess = 4;
 constexpr unsigned cudaHostAllocDefault = 0;
 constexpr unsigned cudaHostAllocPortable = 1;
 
-// Handles are numbers that are never used again; these pointers point to nothing.
+// Handles are numbers that are used only once. These pointers point to nothing.
 using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;
 using cudaMemPool_t = struct CUmemPoolHandle_st*;

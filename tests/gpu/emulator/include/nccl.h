@@ -1,24 +1,23 @@
 // The part of NCCL 2.28 that gpu/ uses, emulated between processes of this machine (see
-// cuda_runtime.h). Messages are plain bytes through sockets, without any description: as
-// with NCCL, ranks whose calls do not match hang or get rubbish. Every operation sends
-// whole buffers to the ranks that need them, and adds up in the order of ranks, so all
-// ranks get the same bits.
+// cuda_runtime.h). Messages are plain bytes through sockets, without any description. If
+// the calls of ranks do not match, ranks hang or get wrong data, as with NCCL. Every
+// operation sends whole buffers to the ranks that need them, and adds up in the order of
+// ranks, so all ranks get the same bits.
 //
-// As in NCCL, though programs often forget it:
+// Some rules of NCCL that programs often forget:
 // - A nonblocking communicator answers ncclInProgress to every call that takes time, also
 //   to operations. Until ncclCommGetAsyncError says otherwise, the operation may not be
-//   in its stream yet, ncclCommSplit's result is missing, and other calls on the
+//   in its stream yet, the result of ncclCommSplit is missing, and other calls on the
 //   communicator fail with ncclInvalidArgument.
-// - An operation whose peer is lost never ends: the communicator's error becomes
-//   ncclRemoteError, and the stream continues when ncclCommAbort is called.
-// - Operations of one communicator run in the order of their calls, on any streams; all
+// - If an operation's peer is lost, the operation never ends. The communicator's error
+//   becomes ncclRemoteError, and the stream continues when ncclCommAbort is called.
+// - Operations of one communicator run in the order of their calls, on any streams. All
 //   operations of a group progress together.
 // - Two ranks on one GPU of one host are refused. NCCL_HOSTID names the host; if it is
-// not
-//   set, the host's own name does.
+//   not set, the host has its own name.
 //
-// Two mistakes end the process: two threads inside one communicator at once, and a buffer
-// that is not inside the allocation in which it begins.
+// Two mistakes end the process: two threads are inside one communicator at once, or a
+// buffer crosses the end of the allocation in which it begins.
 #pragma once
 
 #include <climits>
