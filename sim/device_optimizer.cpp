@@ -1,5 +1,5 @@
 #include "sim/device.hpp"
-#include "sim/lanes.hpp"
+#include "sim/lane_functions.hpp"
 #include "src/device/dispatch.hpp"
 #include "src/device/formulas.hpp"
 

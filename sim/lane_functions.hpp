@@ -13,6 +13,20 @@
 // Eigen's erf for vectors of f32.
 #include <unsupported/Eigen/SpecialFunctions>
 
+namespace lockstep {
+
+/// Eigen's square root of a vector of f32 begins with the processor's estimate, and those
+/// of Intel and AMD differ in their last bits. This one has the same bits everywhere.
+template <>
+inline sim::Lane<float> formulas::square_root(const sim::Lane<float>& x) {
+    sim::Lane<float> y;
+    for (std::int64_t i = 0; i < sim::kLane; ++i)
+        y[i] = std::sqrt(x[i]);
+    return y;
+}
+
+}  // namespace lockstep
+
 namespace lockstep::sim {
 
 // The largest errors of these functions, in units of the last place: exp 2, tanh 6 and

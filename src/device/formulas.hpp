@@ -246,15 +246,21 @@ struct AdamWStep {
     }
 };
 
+/// Returns the square root, correctly rounded. sim/lane_functions.hpp has it for vectors.
+template <typename Real>
+constexpr Real square_root(const Real& x) {
+    using std::sqrt;
+    return sqrt(x);
+}
+
 /// One step of AdamW (Loshchilov & Hutter, arXiv 1711.05101, algorithm 2); both moments
 /// are updated. Differs: weight decay is multiplied by the learning rate, as in PyTorch.
 template <typename Real, typename N = Number<Real>>
 constexpr Real adamw(const Real& parameter, const Real& gradient, Real& first_moment,
                      Real& second_moment, const AdamWStep<N>& step) {
-    using std::sqrt;
     first_moment = step.beta1 * first_moment + step.rest1 * gradient;
     second_moment = step.beta2 * second_moment + step.rest2 * gradient * gradient;
-    const Real deviation = step.correction * sqrt(second_moment) + step.epsilon;
+    const Real deviation = step.correction * square_root(second_moment) + step.epsilon;
     return step.decay * parameter - step.rate * first_moment / deviation;
 }
 

@@ -61,6 +61,18 @@ TEST_CASE("Exponentials, tanh and erf are off by a few units of the last place")
     check_functions<double>(-700, 709, {.exp = 2, .tanh = 3, .erf = 2});
 }
 
+TEST_CASE("A square root is rounded correctly, as on any processor") {
+    constexpr int kNumbers = 1 << 16;
+    for (int i = 0; i < kNumbers; i += static_cast<int>(kLane)) {
+        Lane<float> x;
+        for (int j = 0; j < static_cast<int>(kLane); ++j)
+            x[j] = std::ldexp(1.0F + static_cast<float>(i + j) / kNumbers, j - 8);
+        const auto y = formulas::square_root<Lane<float>>(x);
+        for (int j = 0; j < static_cast<int>(kLane); ++j)
+            REQUIRE(y[j] == std::sqrt(x[j]));
+    }
+}
+
 TEST_CASE("The exponential of a number far below zero is 0, and of a NaN is NaN") {
     for (const double far : {-88.0, -1000.0, -1e30}) {
         CHECK((sim::exp_lane<float>(Lane<float>::Constant(static_cast<float>(far))) == 0)
