@@ -6,6 +6,7 @@ Arguments: the program (with CUDA and NCCL emulated, or real), the number of GPU
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -106,7 +107,7 @@ class Lessons(unittest.TestCase):
             with self.subTest(ranks=ranks):
                 self.run_to("sim", "--ranks", str(ranks))
                 done = self.run_to("nccl", "--backend", "nccl", "--ranks", str(ranks))
-                self.assertEqual(done.stdout.count("checks passed"), 1)
+                self.assertEqual(len(re.findall(r"All \d+ checks passed", done.stdout)), 1)
                 self.assertEqual(done.stderr, "")
                 self.assertEqual(outputs_of(self.path("sim")), outputs_of(self.path("nccl")))
                 self.assert_equal_within_bound("sim", "nccl")
@@ -153,7 +154,7 @@ class Lessons(unittest.TestCase):
                 self.run_to("sim", "--ranks", str(ranks), lesson=COLUMNS)
                 done = self.run_to("nccl", "--backend", "nccl", "--ranks", str(ranks),
                                    lesson=COLUMNS)
-                self.assertEqual(done.stdout.count("checks passed"), 1)
+                self.assertEqual(len(re.findall(r"All \d+ checks passed", done.stdout)), 1)
                 said = " ".join(done.stdout.split())
                 self.assertEqual("the three of the example are virtual" in said, ranks < 3)
                 self.assertEqual(outputs_of(self.path("sim")), outputs_of(self.path("nccl")))
@@ -202,7 +203,7 @@ class Lessons(unittest.TestCase):
                 chosen = ["--ranks", str(ranks), "--set", f"micro_batches={ranks}", *options]
                 self.run_to("sim", *chosen, lesson=PIPELINE)
                 done = self.run_to("gpu", "--backend", backend, *chosen, lesson=PIPELINE)
-                self.assertEqual(done.stdout.count("checks passed"), 1)
+                self.assertEqual(len(re.findall(r"All \d+ checks passed", done.stdout)), 1)
                 self.assertEqual(done.stderr, "")
                 self.assertEqual(outputs_of(self.path("sim")), outputs_of(self.path("gpu")))
                 self.assert_equal_within_bound("sim", "gpu")
@@ -216,7 +217,7 @@ class Lessons(unittest.TestCase):
                 chosen = ["--ranks", str(ranks), "--dtype", dtype]
                 self.run_to("sim", *chosen, lesson=ENDLESS)
                 done = self.run_to("gpu", "--backend", backend, *chosen, lesson=ENDLESS)
-                self.assertEqual(done.stdout.count("checks passed"), 1)
+                self.assertEqual(len(re.findall(r"All \d+ checks passed", done.stdout)), 1)
                 self.assertEqual(outputs_of(self.path("sim")), outputs_of(self.path("gpu")))
                 self.assert_equal_within_bound("sim", "gpu")
 
@@ -232,7 +233,7 @@ class Lessons(unittest.TestCase):
                 chosen = ["--ranks", str(ranks), *options]
                 self.run_to("sim", *chosen, lesson=RINGS)
                 done = self.run_to("gpu", "--backend", backend, *chosen, lesson=RINGS)
-                self.assertEqual(done.stdout.count("checks passed"), 1)
+                self.assertEqual(len(re.findall(r"All \d+ checks passed", done.stdout)), 1)
                 self.assertEqual(done.stderr, "")
                 self.assertEqual(outputs_of(self.path("sim")), outputs_of(self.path("gpu")))
                 self.assert_equal_within_bound("sim", "gpu")

@@ -46,7 +46,7 @@ class Modules(unittest.TestCase):
 
     def test_a_module_that_is_not_there(self):
         self.assert_refused(run([*LESSON, "--backend", "cuda"], module="/nowhere/twin.so"), 3,
-                            "/nowhere/twin.so was not found")
+                            "/nowhere/twin.so, which the GPU twin needs, was not found")
 
     def test_a_program_without_its_module_says_first_whether_there_is_a_driver(self):
         folder = tempfile.mkdtemp()
@@ -74,7 +74,7 @@ class Modules(unittest.TestCase):
         os.remove(os.path.join(folder, "libnccl-away.so"))
         self.assert_refused(run([*LESSON, "--backend", "nccl"],
                                 module=os.path.join(folder, "twin.so")), 3,
-                            "libnccl-away.so was not found")
+                            "libnccl-away.so, which the GPU twin needs, was not found")
 
     def test_another_library(self):
         folder = tempfile.mkdtemp()

@@ -274,7 +274,7 @@ TEST_CASE("Impossible uses of a cache are refused", "[inference][errors]") {
             batcher.add(random_request(7, 10, 8, 29));
         }),
         says("request 7 has a prompt of 10 tokens and asks for 8; the cache has room "
-             "for 16, 4 pages of 4"));
+             "for 16 tokens (4 pages of 4)"));
 }
 
 TEST_CASE("Heads of keys that cannot be copied are refused", "[inference][errors]") {

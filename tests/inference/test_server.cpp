@@ -210,7 +210,7 @@ TEST_CASE("Requests arrive at random, at the given rate", "[inference]") {
         return refusal([&] { make_requests(wrong); });
     };
     CHECK_THAT(said({}), says("0 requests, a vocabulary of 1"));
-    CHECK_THAT(said({.count = 1, .per_second = -1}), says("-1 a second"));
+    CHECK_THAT(said({.count = 1, .per_second = -1}), says("-1 requests a second"));
     CHECK_THAT(said({.count = 1, .least_prompt = 3, .most_prompt = 2}),
                says("prompts of 3 to 2 tokens"));
     CHECK_THAT(said({.count = 9, .per_second = 1e-7}),

@@ -234,7 +234,7 @@ TEST_CASE("An impossible speculation is refused", "[inference][errors]") {
     CHECK_THAT(refusal([&] {
                    accepted(std::vector{2}, one, {{{0.5, 0.5}, {0.5, 0.5}}}, 0, 0);
                }),
-               says("draft 2, of 2 tokens"));
+               says("draft 2 is not one of the 2 tokens"));
     CHECK_THAT(refusal([] {
                    distribution_of(std::vector{1.0, std::nan("")}, {});
                }),

@@ -77,7 +77,7 @@ REFUSED = [
     (service(cache={"pages": 1 << 63}), [], ["cache.pages is not a whole number"]),
     (service(cache={"pages": True}), [], ["cache.pages is not a whole number"]),
     (service(cluster="unit", cache={}), [], ["have unlimited memory, so set cache.pages"]),
-    (service(cache={"pages": 1, "page_rows": 4}), [], ["the cache has room for 4, 1 pages of 4"]),
+    (service(cache={"pages": 1, "page_rows": 4}), [], ["the cache has room for 4 tokens (1 pages of 4)"]),
     (service(model="llama2-13b", cache={"pages": 100000}), [],
      ["cache.pages is 100000: these pages take 1.19 TiB and the weights 24.2 GiB, but a device "
       "has only 80 GiB"]),
@@ -424,7 +424,7 @@ class Text(Command):
         self.write("service.json", self.text("--example").encode())
         text = self.text("service.json", "--rate", "10,40,160")
         self.assertEqual(len(re.findall(r"(?m)^ +(?:10|40|160)  ", text)), 6)
-        self.assertIn("is highest at 160 requests a second", " ".join(text.split()))
+        self.assertIn("is highest at 160 requests per second", " ".join(text.split()))
         self.assertNotIn("request 18", text)
 
     def test_options_take_the_place_of_what_the_file_says(self):

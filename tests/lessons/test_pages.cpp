@@ -67,7 +67,7 @@ TEST_CASE("the solution of an assignment is shown only on request", "[lessons]")
     const Document hidden = blocks(Solutions::hidden);
     REQUIRE(hidden.size() == 2);
     const std::string said = plain(hidden[0].as<Paragraph>()->text);
-    CHECK(said.find("the assignment zero") != std::string::npos);
+    CHECK(said.find("The assignment zero") != std::string::npos);
     CHECK(said.find("--show code") != std::string::npos);
 }
 

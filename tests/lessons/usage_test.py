@@ -137,7 +137,7 @@ CASES = [
     ([*LESSON, "--data", "taken"], 2, ["taken", "Is a directory"]),
     ([*LESSON, "--data", "/dev/zero"], 2, ["/dev/zero", "64 MiB"]),
     ([*LESSON, "--data", "empty.csv"], 2, ["empty.csv is empty"]),
-    ([*LESSON, "--data", "header.csv"], 2, ["header.csv", "no numbers"]),
+    ([*LESSON, "--data", "header.csv"], 2, ["header.csv", "no rows of numbers"]),
     ([*LESSON, "--data", "nan.csv"], 2, ["nan.csv, row 3, column 2 (b)", "'nan'"]),
     ([*LESSON, "--data", "word.csv"], 2, ["row 3, column 2 (price)", "'cheap' is not a number"]),
     ([*LESSON, "--data", "ragged.csv"], 2, ["ragged.csv, row 2", "1 cell"]),

@@ -80,7 +80,7 @@ class Word(unittest.TestCase):
 
     def test_each_verb_says_what_goes_in_and_what_comes_out(self):
         for verb in VERBS:
-            self.assertRegex(asked(verb), r"(?s)In: .*Out: |In and out: ", verb)
+            self.assertRegex(asked(verb), r"(?s)In:\s.*Out:\s|In and out:\s", verb)
 
     def test_the_list_has_each_word_and_letter(self):
         listed = re.split(r", |\n *", asked())
