@@ -63,7 +63,7 @@ class Comm final : public Communicator {
     ncclComm_t nccl() const { return channel_.handle->get(); }
     cudaStream_t stream() const { return channel_.stream.get(); }
 
-    /// What a rank passes to a split.
+    /// The arguments that a rank passes to a split.
     struct Place {
         std::int32_t color;
         std::int32_t key;

@@ -2,7 +2,9 @@
 """Finds the tools and libraries for building the GPU twin; prints them as lines "key=value".
 
 usage: find_cuda.py [nvcc]
+       find_cuda.py --driver
 
+With --driver it prints nothing. The exit status is 0 if this machine has an NVIDIA driver, else 1.
 Without an argument, nvcc comes from CUDA_HOME, CUDA_PATH, the PATH, the usual folders or Python's
 nvidia packages. The headers and libraries of CUDA and NCCL come from the same place, from
 NCCL_HOME, from the system's folders, or from Python's nvidia packages, which need no root.
@@ -10,6 +12,7 @@ Keys: nvcc, include (repeated), cudart, cublas, nccl (library files), arch (comp
 capabilities to compile for, "80,90"), missing (one sentence; then nothing can be built).
 """
 
+import ctypes
 import glob
 import os
 import re
@@ -176,9 +179,19 @@ def find(given):
     return found + [("include", folder) for folder in includes] + [("arch", arch)]
 
 
+def has_driver():
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
 def main():
     if len(sys.argv) > 2:
         sys.exit("usage: find_cuda.py [nvcc]")
+    if sys.argv[1:] == ["--driver"]:
+        sys.exit(not has_driver())
     try:
         found = find(sys.argv[1] if len(sys.argv) > 1 else "")
     except Missing as missing:

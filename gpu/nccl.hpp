@@ -65,8 +65,8 @@ class NcclHandle {
     explicit operator bool() const { return slot_ != nullptr && slot_->comm != nullptr; }
     ncclComm_t get() const { return slot_->comm; }
 
-    /// Whether a call may have to connect to other processes for the first time. That
-    /// takes seconds without visible progress, but is no stall.
+    /// Kinds of calls: a `first` one may have to connect to other processes for the first
+    /// time. That takes seconds without visible progress, but is no stall.
     enum class Call : bool { known, first };
 
     /// Waits until the last call is done. Throws as NcclFamily::check.

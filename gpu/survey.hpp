@@ -14,8 +14,8 @@ struct GpuInfo {
     std::string problem;     ///< why the GPU cannot be used, in one sentence; else empty
 };
 
-/// What this build and this machine have for the GPU twin. A version is empty if it is
-/// unknown.
+/// The software and GPUs that this build and this machine have for the GPU twin. A
+/// version is empty if it is unknown.
 struct Survey {
     bool built = false;      ///< with the GPU twin
     std::string cuda;        ///< the CUDA version that this was built with, "13.0"
@@ -26,7 +26,7 @@ struct Survey {
     /// Why there is no GPU, or why the first one cannot be used, in one sentence that
     /// says what would help; empty if there is no problem.
     std::string problem;
-    /// The same for NCCL, which `--backend nccl` also needs.
+    /// The problem with NCCL, which `--backend nccl` also needs; empty if there is none.
     std::string nccl_problem;
 };
 

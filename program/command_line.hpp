@@ -135,7 +135,7 @@ class Command {
     std::function<void()> finally_ = [] {};
 };
 
-/// What --help and --version say about a program.
+/// The texts that --help and --version print about a program.
 struct ProgramText {
     std::string name;     ///< "lockstep"
     std::string purpose;  ///< help begins with it

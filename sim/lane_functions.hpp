@@ -13,20 +13,6 @@
 // Eigen's erf for vectors of f32.
 #include <unsupported/Eigen/SpecialFunctions>
 
-namespace lockstep {
-
-/// Eigen's square root of a vector of f32 begins with the processor's estimate, and those
-/// of Intel and AMD differ in their last bits. This one has the same bits everywhere.
-template <>
-inline sim::Lane<float> formulas::square_root(const sim::Lane<float>& x) {
-    sim::Lane<float> y;
-    for (std::int64_t i = 0; i < sim::kLane; ++i)
-        y[i] = std::sqrt(x[i]);
-    return y;
-}
-
-}  // namespace lockstep
-
 namespace lockstep::sim {
 
 // The largest errors of these functions, in units of the last place: exp 2, tanh 6 and
@@ -42,6 +28,16 @@ Lane<T> exp_lane(const Lane<T>& x) {
     constexpr T kSteep = kSingle ? T(1e6) : T(1e14);
     const Lane<T> above = ((x - kBelow) * kSteep).max(T(0)).min(T(1));  // 0 or 1
     return x.max(kBelow).exp() * above;
+}
+
+/// Returns sqrt(x), correctly rounded. Eigen's square root of a vector of f32 begins with
+/// the processor's estimate, and those of Intel and AMD differ in their last bits.
+template <typename T>
+Lane<T> sqrt_lane(const Lane<T>& x) {
+    Lane<T> y;
+    for (Eigen::Index i = 0; i < kLane; ++i)
+        y[i] = std::sqrt(x[i]);
+    return y;
 }
 
 /// c[0] + c[1] x + c[2] x^2 + …
@@ -147,6 +143,10 @@ inline sim::Lane<double> exp_of(const sim::Lane<double>& x) {
 template <>
 inline sim::Lane<double> erf_of(const sim::Lane<double>& x) {
     return sim::erf_lane<double>(x);
+}
+template <>
+inline sim::Lane<float> sqrt_of(const sim::Lane<float>& x) {
+    return sim::sqrt_lane<float>(x);
 }
 
 }  // namespace lockstep::formulas

@@ -28,7 +28,7 @@ struct AttentionInput {
     static constexpr int kIn16Bytes = 16 / static_cast<int>(sizeof(T));
 };
 
-/// What a block owns: a tile of rows of one head of one batch.
+/// The tile of a block: rows of one head of one batch.
 struct Owned {
     std::int64_t batch, head, first;
 

@@ -114,7 +114,7 @@ void each(cudaStream_t stream, std::int64_t elements, const F& f, S* first,
     });
 }
 
-/// The same for numbers of any type, with a generic function.
+/// Calls f, which is generic, for each element of numbers of any type.
 template <typename F, std::same_as<Numbers>... N>
 void each(cudaStream_t stream, std::int64_t elements, const F& f, const Numbers& first,
           const N&... more) {

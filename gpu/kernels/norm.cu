@@ -54,7 +54,7 @@ __device__ Moments<T> moments_of_thread(const Row<T, Plan>& row, const S* x,
     return moments;
 }
 
-/// What is subtracted from a row, and the mean square of the rest.
+/// The value that is subtracted from a row, and the mean square of the rest.
 template <typename T>
 struct Spread {
     T mean;

@@ -43,7 +43,7 @@ auto with_type(const Numbers& numbers, const F& f) {
     return f(double{});
 }
 
-/// The same for numbers that are f32 or f64.
+/// Returns f(a value of the numbers' type), which is f32 or f64.
 template <typename F>
 auto with_wide_type(const Numbers& numbers, const F& f) {
     if (numbers.bytes == sizeof(float)) return f(float{});

@@ -108,7 +108,7 @@ class Row {
         each(base,
              [&](int k, std::int64_t pack) { complete(held[k], matrix, pack, nothing); });
     }
-    /// The same for two matrices at once.
+    /// Reads two matrices at once.
     template <typename S>
     __device__ void read(std::int64_t base, Held& held, const S* matrix, Held& other_held,
                          const S* other) const {

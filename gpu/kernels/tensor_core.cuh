@@ -40,7 +40,7 @@ __device__ inline void load_matrices(Bf16Pair (&to)[4], const Bf16* row) {
                  : "memory");
 }
 
-/// The same, with the transposed matrices.
+/// Loads the transposed matrices, in the same way.
 __device__ inline void load_transposed(Bf16Pair (&to)[4], const Bf16* row) {
     const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"

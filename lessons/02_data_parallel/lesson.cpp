@@ -118,7 +118,7 @@ MeasuredStep million() {
 
 constexpr std::int64_t kMillionBytes = kMillion * kMillion * 4;
 
-/// The same number of weights in kParts layers; each layer is a bucket.
+/// The number of layers that share the same number of weights; each layer is a bucket.
 constexpr int kParts = 4;
 constexpr std::int64_t kPartBytes = kMillionBytes / kParts;
 

@@ -25,7 +25,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// What a device holds outside of tensor-parallel regions: all tokens, or only its own.
+/// The tokens of a device outside of tensor-parallel regions: all, or only its own.
 enum class Regions { replicated, sequence_parallel };
 
 GptSizes sizes_of(const LessonOptions& options, int ranks, std::int64_t vocabulary) {

@@ -43,8 +43,8 @@ struct Stack {
 /// (256 n)² numbers. They have 50,257 words, and the head has its own table. Each device
 /// has one sequence of 1,024 tokens. Trained as a Stack is.
 struct FamilyGpt {
-    /// What a block keeps for backward, on the device or on the host: everything; all
-    /// except the tensors between attention's linear layers; or only its input.
+    /// The tensors that a block keeps for backward, on the device or on the host: all;
+    /// all except those between attention's linear layers; or only its input.
     enum class Keeps { all, all_but_attention, input, all_on_host, input_on_host };
 
     int layers = 0;

@@ -174,7 +174,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
     return fmt::format("{}", fmt::join(ranks, " "));
 }
 
-/// Where a training begins and ends, and what it saves on the way.
+/// The beginning and the end of a training, and what it saves on the way.
 struct MeshTraining {
     /// The folder for checkpoints. One is saved after every `save_every` steps.
     std::filesystem::path folder{};
@@ -846,7 +846,7 @@ void resume(MeshLesson& lesson, Findings& found, const GptTask& task,
         if (axis.name == "dp") replicas = axis.size;
         ranks *= axis.size;
     }
-    // The same number of micro-batches as before, on fewer replicas.
+    // Keeps the number of micro-batches as before, on fewer replicas.
     const MeshPlan fewer(task.sizes,
                          mesh_options(axes, lesson.plan->micro_batches() / replicas));
     found.give({"before_axes"_is = axes_text(all.axes()),

@@ -98,8 +98,8 @@ Json ring_blocks(const AttentionSetting& setting, const RunReport& report, int d
     return blocks;
 }
 
-/// The same for devices that attend to all keys at once, with -1 as the owner. Pairs are
-/// those of one head; a device of Ulysses computes all pairs, but for fewer heads.
+/// Returns the same if devices attend to all keys at once, with -1 as the owner. Pairs
+/// are those of one head; a device of Ulysses computes all pairs, but for fewer heads.
 Json one_block(const AttentionSetting& setting, const RunReport& report, int device) {
     std::int64_t pairs = 0;
     for (int query = 0; query < setting.devices; ++query)

@@ -12,7 +12,7 @@
 
 namespace lockstep::lessons {
 
-/// What the grader has and students do not have.
+/// The grader's data, secret and answers; students do not have them.
 struct GradingSide {
     std::filesystem::path data;  ///< a folder of files
     /// Drawn anew for each grading.
@@ -142,7 +142,7 @@ class Judge {
                          const std::string& unit,
                          const std::function<std::int64_t(const RunReport&)>& measure,
                          Allowed allowed = {}, const std::string& less = "");
-    // The same for: figures of each rank; each rank's messages and bytes; each rank's
+    // Ask the same of: figures of each rank; each rank's messages and bytes; each rank's
     // bytes by verb; the time of all ranks. `exercise` is "a1.2".
     void figures_as_right(const TaskRun& run, const std::string& exercise,
                           const std::vector<AskedFigure>& figures);

@@ -41,8 +41,8 @@ class SolutionWork final : public StudentWork {
     MadeRuns made_;
 };
 
-/// What a grader knows and a student does not: the runs of the reference and of its
-/// mistaken copies.
+/// The answers that a grader knows and a student does not: the runs of the reference and
+/// of its mistaken copies.
 class Answers {
   public:
     /// The first solution is the reference.

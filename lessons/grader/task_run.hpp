@@ -28,13 +28,13 @@ struct RankTask {
     std::string task;
     std::map<std::string, TaskTensor> tensors;
     std::map<std::string, std::int64_t> numbers;
-    /// Whether the task may read its device's tensors on the host: download().
+    /// True if the task may read its device's tensors on the host: download().
     bool may_download = false;
 
     bool operator==(const RankTask&) const = default;
 };
 
-/// What the task left, on the host.
+/// The tensors, values and texts that the task left, on the host.
 struct RankResult {
     std::map<std::string, HostTensor> tensors;
     std::map<std::string, HostTensor> values;
@@ -130,7 +130,7 @@ class MadeRuns {
 TaskResult make_run(const TaskRun& run, sim::CheckLevel check,
                     const std::function<RankResult(Rank&)>& run_rank);
 
-/// What criteria can ask of a solution of an assignment.
+/// The questions that criteria can ask of a solution of an assignment.
 class StudentWork {
   public:
     virtual ~StudentWork() = default;

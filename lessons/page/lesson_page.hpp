@@ -81,7 +81,7 @@ struct Directive {
 /// Returns the block's directive; none if the block is no directive.
 std::optional<Directive> directive_of(const Block& block);
 
-/// Whether a page quotes the code that an assignment asks for, or only names the
+/// Says whether a page quotes the code that an assignment asks for, or only names the
 /// assignment.
 enum class Solutions : std::uint8_t { hidden, shown };
 

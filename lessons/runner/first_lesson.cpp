@@ -12,8 +12,8 @@ LessonEntry gradient_accumulation_lesson();
 
 const std::vector<LessonEntry>& catalogue() {
     static const std::vector<LessonEntry> lessons = [] {
-        LessonEntry
-            next;  // named at the first lesson's end; the whole program can run it
+        // The first lesson's end names the next lesson. The whole program can run it.
+        LessonEntry next;
         next.slug = "data-parallel";
         next.folder = "02_data_parallel";
         return std::vector{gradient_accumulation_lesson(), next};

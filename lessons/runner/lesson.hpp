@@ -67,7 +67,7 @@ std::string diagnosis_of(const std::function<void()>& run);
 /// process and with any backend. They are for estimating runs that are too large for this
 /// machine.
 std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks);
-/// The same with the times and the memory of `spec` instead of the classroom's.
+/// Makes them with the times and the memory of `spec` instead of the classroom's.
 std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks, const ClusterSpec& spec,
                                                   bool trace = false);
 

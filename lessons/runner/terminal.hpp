@@ -35,10 +35,10 @@ class Progress {
 /// otherwise shows nothing. The line appears after a second, changes at most ten times a
 /// second, and is erased with the object. `total` is the last value for advance().
 std::unique_ptr<Progress> show_progress(const std::string& what, std::int64_t total);
-/// The same, as a function that is called with the number of finished units.
+/// Shows the same; returns a function to call with the number of finished units.
 std::function<void(int done)> advancing(const std::string& what, std::int64_t total);
 
-/// What a learner can ask for at a prompt, or that the window has a new size.
+/// A learner's request at a prompt, or the news that the window has a new size.
 enum class Key { next, back, step, all, quit, help, resized };
 
 /// Returns a key's meaning: Enter, Space, b, n, s, q, Ctrl-D or ?; none for other keys.

@@ -34,7 +34,7 @@ struct SpreadParameter {
     const Part* part_on(int rank) const;
 };
 
-/// What a rank holds of a model between two steps, without activations.
+/// The amounts of a model that a rank holds between two steps, without activations.
 struct RankHolding {
     std::int64_t numbers = 0;  ///< of values, without padding
     std::int64_t updated = 0;  ///< numbers that the rank updates
@@ -46,13 +46,13 @@ struct RankHolding {
     bool operator==(const RankHolding&) const = default;
 };
 
-/// What each rank holds between two steps of a GPT in bf16. The GPT is spread over a mesh
-/// and trained by AdamW with f32 state.
+/// The parts of a GPT in bf16 that each rank holds between two steps. The GPT is spread
+/// over a mesh and trained by AdamW with f32 state.
 struct ModelOnMesh {
     GptSizes sizes;
     MeshOptions options;
     std::vector<SpreadParameter> held;  ///< values, in the model's order
-    /// What ranks update, if ZeRO makes this differ from what they hold.
+    /// The parameters that ranks update, if ZeRO makes them differ from those they hold.
     std::vector<SpreadParameter> updated;
     std::vector<RankHolding> ranks;
 

@@ -9,8 +9,8 @@
 
 namespace lockstep::lessons {
 
-/// What a device of a service holds before the first request. Each value is the maximum
-/// over the devices.
+/// The memory of a service's device, and what it holds before the first request. Each
+/// value is the maximum over the devices.
 struct ServiceHolding {
     std::int64_t memory_bytes = 0;  ///< 0: unlimited
     std::int64_t weight_bytes = 0;
@@ -38,7 +38,7 @@ struct ServiceOutcome {
         Served served;
     };
     std::vector<Ended> requests;  ///< by id
-    /// What each replica has done.
+    /// The work that each replica has done.
     std::vector<ServiceTrace> replicas;
 
     /// A number of passes, and their rows.

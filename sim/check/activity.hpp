@@ -10,7 +10,7 @@ namespace lockstep::sim {
 
 class Engine;
 
-/// What a rank does when the run is quiet: it waits, or it has ended.
+/// The state of a rank when the run is quiet: it waits, or it has ended.
 struct Activity {
     int rank = 0;
     /// The operation that cannot go on; null if the rank has ended.

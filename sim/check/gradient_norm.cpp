@@ -70,7 +70,7 @@ std::vector<Held> held_by(int rank, const Tensor& gradient) {
 /// How often a sum of squares counts each piece.
 using Terms = std::map<Held, int>;
 
-/// What is known about a value. A number may be a sum of squares of `terms`, or the clip
+/// A known fact about a value. A number may be a sum of squares of `terms`, or the clip
 /// factor made from such a sum. `clip` is the number of the clip that made the factor or
 /// scaled the gradient.
 struct NormFact {

@@ -10,10 +10,10 @@
 
 namespace lockstep::sim {
 
-/// What is known of a rank's memory: for ranges of bytes of a storage, a fact about the
-/// values there. Bytes that no range covers are unknown. A fact is about values that were
-/// contiguous when the fact was noted. A range remembers where these values began, so
-/// that slices of them can be told apart.
+/// The known facts about a rank's memory: for ranges of bytes of a storage, a fact about
+/// the values there. Bytes that no range covers are unknown. A fact is about values that
+/// were contiguous when the fact was noted. A range remembers where these values began,
+/// so that slices of them can be told apart.
 template <typename Fact>
 class Shadow {
   public:

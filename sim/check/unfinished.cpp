@@ -1,5 +1,5 @@
-// What is left when ranks end or destroy communicators: Work that was never waited for
-// (F19), communicators that only some of their ranks have destroyed (F31).
+// Finds what is left when ranks end or destroy communicators: Work that was never waited
+// for (F19), communicators that only some of their ranks have destroyed (F31).
 
 #include <algorithm>
 #include <map>

@@ -51,8 +51,8 @@ class VersionWatcher final : public Watcher {
         std::uint64_t pass = 0;  ///< the forward that read
         SourceLine at;
     };
-    /// Whether an update is of a shard: yes if the gradient was reduced and scattered,
-    /// perhaps if it was all-reduced.
+    /// Says whether an update is of a shard: yes if the gradient was reduced and
+    /// scattered, perhaps if it was all-reduced.
     enum class OfShard : std::uint8_t { no, perhaps, yes };
     struct Update {
         ByteRange range;

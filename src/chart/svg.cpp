@@ -482,7 +482,7 @@ class SvgPicture {
     double least_pixels_ = 0.5;
     bool by_pixel_ = false;
     double y_ = kMargin - 4;
-    // What was drawn, for the legend.
+    // The things that were drawn, for the legend.
     bool has_idle_ = false;
     bool has_inner_ = false;
     bool has_numbers_ = false;

@@ -114,8 +114,8 @@ void declare_same(Communicator& group, const HostTensor& values, const std::stri
 
 namespace {
 
-/// What a rank sends to the others: a hash of its values with their dtype and shape, or
-/// its difference from the usual values; at the end its number in the run.
+/// The words that a rank sends to the others: a hash of its values with their dtype and
+/// shape, or its difference from the usual values; at the end its number in the run.
 constexpr std::int64_t kWords = 8;
 using Words = std::array<std::int64_t, kWords>;
 

@@ -36,8 +36,8 @@ void declare_replicas(Communicator& group, const Tensor& tensor, const std::stri
 /// not check.
 void declare_same(Communicator& group, const Tensor& tensor, const std::string& name,
                   SourceLine at = SourceLine::here());
-/// The same for values that are not on a device yet, such as whole sequences from which
-/// each rank takes its stretch.
+/// Declares values that are not on a device yet, such as whole sequences from which each
+/// rank takes its stretch.
 void declare_same(Communicator& group, const HostTensor& values, const std::string& name,
                   SourceLine at = SourceLine::here());
 

@@ -22,8 +22,8 @@ namespace {
 /// The largest accepted difference, relative to the largest expected value (or to 1).
 constexpr double kNear = 1e-10;
 
-/// Whether the program's tests have ended; exit() may end the program earlier. There is
-/// only one PublicTest.
+/// True once the program's tests have ended; exit() may end the program earlier. There
+/// is only one PublicTest.
 bool finished = false;
 
 /// Ends the program if a check takes too long.

@@ -10,7 +10,8 @@ namespace lockstep::formulas {
 
 // Each function computes one element of an operation, on every backend. `Real` is float
 // or double, or, in the simulator, a fixed-size Eigen array of either. An array's
-// functions are found by its namespace, except exp_of and erf_of. constexpr makes nvcc
+// functions are found by its namespace, except exp_of, erf_of and sqrt_of. constexpr
+// makes nvcc
 // (--expt-relaxed-constexpr) compile them for the device unchanged.
 
 /// The number type of `Real`: `Real` itself, or the type of an array's elements.
@@ -28,7 +29,7 @@ struct NumberOf<Real> {
 template <typename Real>
 using Number = typename NumberOf<Real>::type;
 
-/// exp(x) and erf(x), which a backend may specialize for its own Real.
+/// exp(x), erf(x) and sqrt(x), which a backend may specialize for its own Real.
 template <typename Real>
 constexpr Real exp_of(const Real& x) {
     using std::exp;
@@ -38,6 +39,11 @@ template <typename Real>
 constexpr Real erf_of(const Real& x) {
     using std::erf;
     return erf(x);
+}
+template <typename Real>
+constexpr Real sqrt_of(const Real& x) {
+    using std::sqrt;
+    return sqrt(x);
 }
 
 template <typename N>
@@ -246,13 +252,6 @@ struct AdamWStep {
     }
 };
 
-/// Returns the square root, correctly rounded. sim/lane_functions.hpp has it for vectors.
-template <typename Real>
-constexpr Real square_root(const Real& x) {
-    using std::sqrt;
-    return sqrt(x);
-}
-
 /// One step of AdamW (Loshchilov & Hutter, arXiv 1711.05101, algorithm 2); both moments
 /// are updated. Differs: weight decay is multiplied by the learning rate, as in PyTorch.
 template <typename Real, typename N = Number<Real>>
@@ -260,7 +259,7 @@ constexpr Real adamw(const Real& parameter, const Real& gradient, Real& first_mo
                      Real& second_moment, const AdamWStep<N>& step) {
     first_moment = step.beta1 * first_moment + step.rest1 * gradient;
     second_moment = step.beta2 * second_moment + step.rest2 * gradient * gradient;
-    const Real deviation = step.correction * square_root(second_moment) + step.epsilon;
+    const Real deviation = step.correction * sqrt_of(second_moment) + step.epsilon;
     return step.decay * parameter - step.rate * first_moment / deviation;
 }
 

@@ -43,9 +43,9 @@ class OutOfMemoryError : public FaultError {
 OutOfMemoryError out_of_memory(const Ledger& ledger, const Storage& wanted,
                                const std::string& whose);
 
-/// The same for a GPU, which reports its free memory itself; other programs may hold
-/// memory, too. If the newest live storage has these bytes and no memory yet, the memory
-/// was wanted for it. Otherwise a communicator or an operation wanted memory.
+/// Explains the same for a GPU, which reports its free memory itself; other programs may
+/// hold memory, too. If the newest live storage has these bytes and no memory yet, the
+/// memory was wanted for it. Otherwise a communicator or an operation wanted memory.
 OutOfMemoryError out_of_memory(const Device& device, std::int64_t wanted_bytes,
                                std::int64_t free_bytes, std::int64_t total_bytes);
 

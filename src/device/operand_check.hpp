@@ -54,7 +54,7 @@ class OperandCheck {
     /// Checks group(), and that both have the same type, batches and columns per head.
     void grouped(const char* name, const Heads& heads, const char* whole_name,
                  const Heads& whole) const;
-    /// The same type, rows, batches, heads and columns per head.
+    /// Checks that both have the same type, rows, batches, heads and columns per head.
     void alike(const char* name, const Heads& heads, const char* other_name,
                const Heads& other) const;
     /// The sequence, sharded as `tokens` says, has these rows.

@@ -22,7 +22,7 @@ struct Request {
     Sampling sampling{};
 };
 
-/// What became of a request.
+/// The outcome of a request.
 struct Answer {
     std::int64_t id = 0;
     std::vector<std::int32_t> tokens;  ///< that followed the prompt

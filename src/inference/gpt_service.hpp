@@ -20,7 +20,7 @@ namespace lockstep {
 ///     ep   requests, and experts
 struct ServiceOptions {
     std::vector<MeshShape::Axis> axes;
-    /// The same number of additional devices compute the prompts, with the same layout.
+    /// If true, as many additional devices compute the prompts, with the same layout.
     /// Each of them sends its keys and values to its partner (PrefillSender).
     bool apart = false;
 

@@ -21,7 +21,7 @@ struct CacheSizes {
     std::int64_t page_rows = 16;  ///< tokens that a page holds
 };
 
-/// What goes through a model at once: tokens of several sequences, the rows of one
+/// The tokens that go through a model at once: of several sequences, the rows of one
 /// sequence behind the rows of another. A prompt has many tokens; a sequence that is
 /// being generated has one (Yu et al. 2022, Orca, OSDI, section 3: selective batching).
 struct Pass {

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// What users of a service ask for: its service-level objectives (SLO; Zhong et al. 2024,
-/// DistServe, 2401.09670, section 2).
+/// The limits that users of a service ask for: its service-level objectives (SLO; Zhong
+/// et al. 2024, DistServe, 2401.09670, section 2).
 struct ServiceLimits {
     Picoseconds to_first = 0;  ///< 0: no limit
     Picoseconds per_token = 0;

@@ -59,7 +59,7 @@ struct GateOptions {
     bool biased = false;
 };
 
-/// What a gate computes for N tokens.
+/// The results of a gate for N tokens.
 struct Gating {
     Tensor ids;      ///< (N, k), i32; ties go to the expert with the lower number
     Tensor weights;  ///< (N, k)

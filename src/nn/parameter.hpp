@@ -53,7 +53,7 @@ struct Placement {
     bool has_terms() const { return kind == Kind::partial || kind == Kind::sharded_sum; }
 };
 
-/// What a module uses a parameter for. `backward` means both of its halves.
+/// The purpose for which a module uses a parameter. `backward` means both of its halves.
 enum class Use : std::uint8_t { forward, backward, backward_input, backward_weight };
 
 /// Returns whether the use reads the value.

@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// What a checkpoint saves on this rank. This is enough to resume with the same bits:
-/// random numbers are counter based, and batches follow from the step.
+/// The state that a checkpoint saves on this rank. This is enough to resume with the
+/// same bits: random numbers are counter based, and batches follow from the step.
 struct TrainingState {
     TrainingState() = default;
     TrainingState(GradientSync& sync, Optimizer* optimizer = nullptr) {

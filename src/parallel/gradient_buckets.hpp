@@ -50,8 +50,8 @@ class GradientBuckets : public GradientSync {
     /// Called when the parameter's gradient of the step is complete. Starts the buckets
     /// that are now full. Throws UsageError for a second call in a step.
     void ready(Parameter& parameter) override;
-    /// The same for each pass, if buckets are sent in each pass. If a use adds to an
-    /// arrived gradient, a new pass begins: before_use starts the remaining buckets.
+    /// Does the same for each pass, if buckets are sent in each pass. If a use adds to
+    /// an arrived gradient, a new pass begins: before_use starts the remaining buckets.
     void passed(Parameter& parameter) override;
     void before_use(Parameter& parameter, Use use) override;
     /// Starts the first `count` buckets, except those already started. They need not be

@@ -21,9 +21,9 @@ void replicate_over(Communicator& line, const std::vector<Parameter*>& parameter
 /// micro-batches or tokens, so each rank's gradients are terms of the batch's gradients.
 void declare_replicas_of(Communicator& replicas, Module& model,
                          SourceLine at = SourceLine::here());
-/// The same for the ranks along all those axes. A parameter that all these ranks hold
-/// gets one group with all of them. A parameter that is sharded along some of the axes
-/// gets a line along each of the other axes.
+/// Declares copies on the ranks along all those axes. A parameter that all these ranks
+/// hold gets one group with all of them. A parameter that is sharded along some of the
+/// axes gets a line along each of the other axes.
 ///
 ///     declare_replicas_of(mesh, {"dp", "ep"}, *gpt);
 ///

@@ -62,7 +62,7 @@ class ServerShares {
     Tensor gradients_;
     /// Each server's range of the whole buffers; by bucket, by rank.
     std::vector<std::vector<Chunk>> ranges_;
-    /// Where each bucket's part begins, if the rank keeps only its own parts.
+    /// The beginning of each bucket's part, if the rank keeps only its own parts.
     std::vector<std::int64_t> own_begin_;
     std::vector<std::unique_ptr<Parameter>> shards_;
     std::vector<Parameters> served_in_;  ///< by bucket

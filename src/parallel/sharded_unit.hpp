@@ -15,9 +15,9 @@ enum class ShardBy : std::uint8_t {
     /// Shards each parameter by its rows, padded to a multiple of n, as FSDP2 does. Sends
     /// one message per parameter, all messages in one group. Copies nothing.
     rows,
-    /// The same shards, but one message for the whole unit, as in FSDP2. Each parameter's
-    /// rows are copied out of the gathered message, and gradients are copied into the
-    /// scattered message.
+    /// Makes the same shards, but sends one message for the whole unit, as in FSDP2.
+    /// Each parameter's rows are copied out of the gathered message, and gradients are
+    /// copied into the scattered message.
     packed_rows,
     /// All parameters lie one after another in one buffer, and each rank has an equal
     /// range of it, as in FSDP1. Needs at most n - 1 elements of padding per unit, and

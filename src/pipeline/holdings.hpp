@@ -33,7 +33,7 @@ struct ScheduleMemory {
     }
 };
 
-/// What a stage holds after an instruction, or at its peak.
+/// The amounts that a stage holds after an instruction, or at its peak.
 struct Holdings {
     int in_flight = 0;  ///< micro-batches from forward to the first half of backward
     int between = 0;    ///< micro-batches between the halves of backward

@@ -16,7 +16,7 @@ struct RunReport;
 /// A mistake in a distributed program, explained: its class, which rank did what at which
 /// line, and what the other ranks were doing.
 struct Diagnosis {
-    /// What one rank did, or several ranks that did the same.
+    /// The part of one rank, or of several ranks that did the same.
     struct Party {
         std::vector<int> ranks;
         std::string operation;  ///< "all_reduce(sum, 1000 x f32)", "has ended"

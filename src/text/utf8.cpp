@@ -6,7 +6,7 @@ namespace lockstep {
 
 namespace {
 
-/// What the first byte of a character says: how many bytes follow, the bits of the
+/// The meaning of a character's first byte: how many bytes follow, the bits of the
 /// character in this byte, and the least value that needs this number of bytes.
 struct Lead {
     std::size_t following;

@@ -16,7 +16,7 @@ namespace lockstep {
 /// for example if two ranks kept different bits.
 NamedTensors kept_under(const RunReport& report, const std::string& prefix);
 
-/// What happens if the program makes a mistake.
+/// Says what happens if the program makes a mistake.
 enum class Mistakes {
     /// A mistake that is found is thrown as FaultError. UsageError is thrown if two ranks
     /// kept different bits of a tensor that both have whole.

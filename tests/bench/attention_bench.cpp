@@ -47,7 +47,7 @@ AttentionHeads heads_of(const Tensor& packed) {
 }
 
 Tensor random(Device& device, std::int64_t tokens, std::int64_t columns) {
-    const Tensor tensor = device.empty({tokens, 1, columns}, DType::f32);
+    Tensor tensor = device.empty({tokens, 1, columns}, DType::f32);
     device.random_normal(tensor, {1, "numbers"}, 0, 1);
     return tensor;
 }
@@ -168,7 +168,7 @@ void attention(benchmark::State& state, Pass pass) {
 
     const bool back = pass == Pass::backward;
     Fastest ours, theirs;
-    for (auto _ : state) {
+    for ([[maybe_unused]] const auto _ : state) {
         theirs.take(seconds_of([&] { back ? plain.backward() : plain.forward(); }));
         ours.take(seconds_of([&] { back ? simulated.attend_backward() : forward(); }));
     }
@@ -225,7 +225,7 @@ void ring_attention(benchmark::State& state) {
     sim::CpuDevice device(0, monitor);
     FlashAttention flash(device, sizes);
     Fastest ring, alone;
-    for (auto _ : state) {
+    for ([[maybe_unused]] const auto _ : state) {
         alone.take(seconds_of_passes(device, flash, tokens, [] {}));
         ring.take(ring_seconds(tokens, sizes));
     }

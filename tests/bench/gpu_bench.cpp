@@ -274,7 +274,7 @@ std::vector<NamedOperation> softmaxes_and_losses() {
     };
 }
 
-/// The same product by cuBLAS, with a handle in the state in which cuBLAS creates it.
+/// Computes the product by cuBLAS, with a handle in the state in which cuBLAS creates it.
 class PlainCublas {
   public:
     explicit PlainCublas(const gpu::Stream& stream) {

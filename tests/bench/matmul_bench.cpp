@@ -178,7 +178,7 @@ void matmul(benchmark::State& state) {
     constexpr double kOperationsARound = 2e7;
     const int times = std::max(1, static_cast<int>(kOperationsARound / operations));
     std::map<std::string, std::vector<double>> seconds;
-    for (auto _ : state)
+    for ([[maybe_unused]] const auto _ : state)
         for (const auto& [name, way] : ways)
             seconds[name].push_back(seconds_of(way, times));
     for (const auto& [name, taken] : seconds)

@@ -120,7 +120,7 @@ double simulated_seconds() {
 /// Both take turns in rounds. Reports the median ratio of the rounds.
 void simulation_tax(benchmark::State& state) {
     std::vector<double> ratios;
-    for (auto _ : state) {
+    for ([[maybe_unused]] const auto _ : state) {
         const double direct = direct_seconds();
         ratios.push_back(simulated_seconds() / direct);
     }

@@ -52,7 +52,7 @@ void gpt_3_step(benchmark::State& state) {
     options.spec.memory_bytes = 0;
     options.numbers = false;
     RunReport report;
-    for (auto _ : state)
+    for ([[maybe_unused]] const auto _ : state)
         report = sim::make_cluster(options)->run([](Rank& rank) {
             Regions tp(rank.device(), rank.world());
             training_step(rank, tp);

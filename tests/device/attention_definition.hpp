@@ -44,7 +44,7 @@ struct SeenKey {
     double off;  ///< error of the sum that is the score
 };
 
-/// What one head of a query sees.
+/// The keys that one head of a query sees.
 struct AttentionRow {
     std::vector<SeenKey> keys;
     double maximum = -HUGE_VAL;

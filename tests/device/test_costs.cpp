@@ -2,7 +2,7 @@
 #include "tests/device/support.hpp"
 #include "tests/refusal.hpp"
 
-// What the monitor is told. This is the same for all backends, with and without numbers.
+// Checks what the monitor is told: the same by all backends, with and without numbers.
 
 // Products of small literals do not overflow.
 // NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result)

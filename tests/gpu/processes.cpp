@@ -54,6 +54,7 @@ void drain(std::vector<Stream>& streams, const std::vector<pid_t>& children,
            Clock::time_point deadline) {
     for (size_t open = streams.size(); open > 0;) {
         std::vector<pollfd> waits;
+        waits.reserve(streams.size());
         for (const Stream& stream : streams)
             waits.push_back({stream.end.number(), POLLIN, 0});
         if (poll(waits.data(), waits.size(), os::milliseconds_until(deadline)) == 0)

@@ -17,7 +17,7 @@ namespace lockstep::test {
 /// grader's tensors only by their handles, and may claim anything about them.
 class ToldTensors final : public TensorNames {
   public:
-    /// What is written in place of the message's tensors, by place in the message.
+    /// Tensors that are written instead of the message's, by place in the message.
     std::map<int, TensorOnWire> instead;
     /// The tensors written so far.
     std::vector<TensorOnWire> told;

@@ -37,7 +37,7 @@ const HostileProgram& hostile_program();
 
 /// Limits for tests: 256 MiB, and more time than slow and busy machines need.
 lessons::Confinement patient();
-/// The same limits, but one second of processor time, for programs that never end.
+/// Those limits, but one second of processor time, for programs that never end.
 lessons::Confinement tight();
 
 }  // namespace lockstep::test

@@ -5,10 +5,11 @@ Arguments: the root of the source tree, the build folder. If the root is no git 
 is skipped (exit status 77).
 """
 
-import json
 import os
 import subprocess
 import sys
+
+import lint
 
 BUDGET = os.path.join(os.path.dirname(os.path.abspath(__file__)), "budget.txt")
 GENERATED = ("values.txt", "transcript.txt")
@@ -25,18 +26,12 @@ def lines_of(path):
         return file.read().count(b"\n")
 
 
-def first_lesson_sources(build):
-    """Returns how many sources are compiled for it, even if several are one unit."""
+def first_lesson_sources(root, build):
+    """Returns how many sources are compiled for it, also those that are compiled together."""
     inputs = subprocess.run(["ninja", "-C", build, "-t", "inputs", "lessons/first-lesson"],
                             capture_output=True, text=True, check=True).stdout.split()
-    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
-        compiled = {command["output"]: os.path.join(command["directory"], command["file"])
-                    for command in json.load(file)}
-    count = 0
-    for unit in (compiled[name] for name in inputs if name in compiled):
-        with open(unit, encoding="utf-8") as file:
-            count += sum(line.endswith('.cpp"\n') for line in file) if unit.endswith("_unit.cpp") else 1
-    return count
+    return sum(command["output"] in inputs and not source.endswith("_unit.cpp")
+               for source, command in lint.compiled(root, build).items())
 
 
 def main():
@@ -51,7 +46,7 @@ def main():
     used = {"lines": sum(map(lines_of, paths)),
             "generated_lines": sum(lines_of(path) for path in paths
                                    if os.path.basename(path) in GENERATED),
-            "first_lesson": first_lesson_sources(build)}
+            "first_lesson": first_lesson_sources(root, build)}
     limits = budget()
     for name, count in used.items():
         print(f"{name}: {count} of {limits[name]}")

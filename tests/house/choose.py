@@ -15,7 +15,6 @@ that passed.
 Prints lines: "build TARGET", "leave SUITE", "say SENTENCE".
 """
 
-import ctypes
 import json
 import os
 import re
@@ -23,6 +22,9 @@ import shutil
 import sys
 
 import lint
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../gpu"))
+import find_cuda  # noqa: E402
 
 BUILD_FILES = r"(^|/)meson(\.build|_options\.txt)$"
 # The subject of a suite, and the sources on which its tests depend.
@@ -44,20 +46,12 @@ RARE = {
 RECORD = ".ci/tested-since"
 
 
-def has_driver():
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    return True
-
-
 def left_out(root, mode):
     """Returns the suites of RARE that are not run."""
     if mode == "all":
         return []
     if mode == "everyone":
-        return [suite for suite in RARE if suite != "gpu" or not has_driver()]
+        return [suite for suite in RARE if suite != "gpu" or not find_cuda.has_driver()]
     files = lint.changed(root, RECORD) if shutil.which("git") else None
     if files is None:
         return []

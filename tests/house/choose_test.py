@@ -19,9 +19,9 @@ def left_out(*files, mode="changed"):
 class Choose(unittest.TestCase):
     def test_all_leaves_out_nothing_and_everyone_what_is_rare(self):
         self.assertEqual(left_out(mode="all"), [])
-        with mock.patch("choose.has_driver", lambda: False):
+        with mock.patch("find_cuda.has_driver", lambda: False):
             self.assertEqual(left_out(mode="everyone"), list(choose.RARE))
-        with mock.patch("choose.has_driver", lambda: True):
+        with mock.patch("find_cuda.has_driver", lambda: True):
             self.assertNotIn("gpu", left_out(mode="everyone"))
 
     def test_a_change_asks_for_what_depends_on_it(self):

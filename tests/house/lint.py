@@ -81,14 +81,18 @@ def check_format(root):
     return done.returncode
 
 
-def changed(root, record):
-    """Returns the files that differ from the commit that last changed `record`, a file in .ci; None
-    if this clone lacks that commit. A shallow clone's oldest commit seems to make every file."""
+def recorded(root, record):
+    """Returns the commit that last changed `record`, a file in .ci; None if this clone lacks that
+    commit. A shallow clone's oldest commit seems to make every file."""
     last = " ".join(git(root, "log", "-1", "--format=%H %P", "--", record) or []).split()
     is_shallow = git(root, "rev-parse", "--is-shallow-repository") == ["true"]
-    if not last or (is_shallow and len(last) == 1):
-        return None
-    return set(git(root, "diff", "--name-only", last[0]))
+    return None if not last or (is_shallow and len(last) == 1) else last[0]
+
+
+def changed(root, record):
+    """Returns the files that differ from the recorded commit; None if there is none."""
+    commit = recorded(root, record)
+    return commit and set(git(root, "diff", "--name-only", commit))
 
 
 # A raw string, a string, a character, or a comment.
@@ -106,8 +110,8 @@ def code_of(text):
 
 
 def code_changed(root, files, record):
-    """Returns the files whose code differs from the commit that last changed the record."""
-    commit = git(root, "log", "-1", "--format=%H", "--", record)[0]
+    """Returns the files whose code differs from the recorded commit."""
+    commit = recorded(root, record)
 
     def differs(file):
         path = os.path.join(root, file)

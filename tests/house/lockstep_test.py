@@ -73,11 +73,11 @@ class World:
         self.folder = tempfile.mkdtemp(prefix="lockstep-")
         self.missing = " ".join(missing)
         self.script = self.copy(SCRIPT, "lockstep")
-        for name in ("choose", "lint", "summary"):
-            name = f"tests/house/{name}.py"
+        for name in ("gpu/find_cuda.py", "tests/house/choose.py", "tests/house/lint.py",
+                     "tests/house/summary.py"):
             self.copy(os.path.join(os.path.dirname(SCRIPT), name), name)
         for room in ROOMS:
-            os.makedirs(self.path("tree", room))
+            os.makedirs(self.path("tree", room), exist_ok=True)
         for name in ("meson.build", "meson_options.txt"):
             self.write("tree/" + name)
         os.makedirs(self.path("bin"))
@@ -392,7 +392,7 @@ class Building(Script):
                 self.assertEqual(self.built(world, "lessons"), [])
 
     def test_without_a_driver_the_gpu_twin_is_not_built(self):
-        world = self.world(commands={"python3": "[[ $2 != *libcuda* ]]"})
+        world = self.world(commands={"python3": "[[ $* != *find_cuda.py\\ --driver ]]"})
         self.assertEqual(self.built(world, "doctor"), ["lessons/lockstep"])
 
     def test_a_long_build_says_how_long_and_each_tenth(self):

@@ -15,7 +15,7 @@ struct Said {
     std::string beside_one_device;
 };
 
-/// What full checking finds in each mistaken program.
+/// The findings of full checking in each mistaken program.
 const std::map<std::string, Said> kExpected{
     {"batch_statistics", {"F24", "F24"}},
     {"mean_loss", {"F28", "F28"}},

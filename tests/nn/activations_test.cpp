@@ -20,7 +20,7 @@ namespace lockstep::nn_test {
 
 namespace {
 
-/// What happens to activations between forward and backward.
+/// The treatment of activations between forward and backward.
 struct Held {
     std::string name;
     bool selective = false;

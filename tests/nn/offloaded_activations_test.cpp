@@ -1,5 +1,5 @@
-// What offloaded activations hold, move and cost, compared with formulas. Also what they
-// must not touch.
+// Compares what offloaded activations hold, move and cost with formulas. Also checks
+// what they must not touch.
 
 #include "src/nn/offloaded_activations.hpp"
 

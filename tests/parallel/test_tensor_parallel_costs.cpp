@@ -16,7 +16,7 @@ constexpr int kWays[] = {1, 2, 3, 4, 8};
 
 const BlockSizes kBlock{kHidden, kHeads};
 
-/// What a rank has sent by one verb.
+/// The traffic that a rank has sent by one verb.
 struct Sent {
     std::int64_t calls = 0, messages = 0, bytes = 0;
     bool operator==(const Sent&) const = default;

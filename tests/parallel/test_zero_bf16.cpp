@@ -32,7 +32,7 @@ constexpr double kHalfStepF32 = 0x1p-24;
 struct Form {
     std::string name;
     std::function<std::unique_ptr<GradientSync>(Rank&, Communicator&, Sequential&)> make;
-    /// Whether a rank first adds the micro-batches' gradients in bf16, and sums over
+    /// True if a rank first adds the micro-batches' gradients in bf16, and sums over
     /// ranks after that.
     bool adds_at_home = false;
 };

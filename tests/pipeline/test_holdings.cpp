@@ -39,7 +39,7 @@ Schedule pipedream(int stages, int micro_batches) {
     return schedule;
 }
 
-/// What a stage holds after an instruction, counted independently: micro-batches by
+/// The holdings of a stage after an instruction, counted independently: micro-batches by
 /// chunk, and each chunk's versions of weights: the newest, and those read later.
 struct Counted {
     std::vector<int> before;

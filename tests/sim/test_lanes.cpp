@@ -67,7 +67,7 @@ TEST_CASE("A square root is rounded correctly, as on any processor") {
         Lane<float> x;
         for (int j = 0; j < static_cast<int>(kLane); ++j)
             x[j] = std::ldexp(1.0F + static_cast<float>(i + j) / kNumbers, j - 8);
-        const auto y = formulas::square_root<Lane<float>>(x);
+        const Lane<float> y = formulas::sqrt_of(x);
         for (int j = 0; j < static_cast<int>(kLane); ++j)
             REQUIRE(y[j] == std::sqrt(x[j]));
     }

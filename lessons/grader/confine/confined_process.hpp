@@ -82,8 +82,8 @@ struct ConfinedPlan {
     std::vector<std::string> words;
     std::filesystem::path folder = {};  ///< its working folder; absolute, without links
     Confinement confinement = {};
-    /// What the program may read in addition to its folder and the system's libraries;
-    /// absolute paths without links. With a Fence or a Room, it sees nothing else.
+    /// Paths that the program may read, next to its folder and the system's libraries;
+    /// absolute, without links. With a Fence or a Room, it sees nothing else.
     std::vector<std::filesystem::path> reads = {};
     /// A descriptor that the program gets as number 3, such as one end of a socketpair;
     /// -1 for none. The caller keeps it, and closes it once the program has started.

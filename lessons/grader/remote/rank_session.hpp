@@ -58,8 +58,8 @@ class RankSession final : public TensorNames {
     static constexpr std::size_t kMostAxes = 16;
     /// Queries times keys, over all heads, times the width and a constant for other work.
     static constexpr double kMostAttention = 1 << 30;
-    /// The same limit if only shapes are computed. Below it, the flops can still be
-    /// counted.
+    /// The limit of the same product if only shapes are computed. Below it, the flops can
+    /// still be counted.
     static constexpr double kMostAttentionOfShapes = 0x1p54;
 
     void start(const RankTask& task);

@@ -8,8 +8,8 @@
 
 namespace lockstep::lessons {
 
-/// What the process of a rank asks of the grader. A request that is "told" gets no
-/// answer.
+/// The kinds of requests of a rank's process to the grader. A request that is "told"
+/// gets no answer.
 enum class RankRequest : std::uint8_t {
     empty,              ///< category, shape, dtype, line; a tensor
     upload_into,        ///< tensor, values, line; no result

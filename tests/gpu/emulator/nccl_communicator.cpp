@@ -77,7 +77,7 @@ ncclResult_t connect(const std::shared_ptr<Clique>& clique) {
     });
 }
 
-/// What each rank passes to a split.
+/// The choice that each rank passes to a split.
 struct Choice {
     int color;
     int key;

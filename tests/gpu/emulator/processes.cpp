@@ -63,9 +63,11 @@ Ended finish(const Child& child) {
 
 std::vector<Ended> in_processes(int count, lockstep::FunctionRef<void(int)> body) {
     std::vector<Child> children;
+    children.reserve(static_cast<std::size_t>(count));
     for (int rank = 0; rank < count; ++rank)
         children.push_back(start(rank, body));
     std::vector<Ended> ended;
+    ended.reserve(children.size());
     for (const Child& child : children)
         ended.push_back(finish(child));
     return ended;

@@ -14,7 +14,7 @@ std::string exchange_for_a_while(Control& control) {
     std::string all;
     for (int turn = 0; turn < 40; ++turn) {
         const std::string mine(static_cast<size_t>(turn * (rank + 1) % 50),
-                               'a' + rank % 26);
+                               static_cast<char>('a' + rank % 26));
         const std::vector<std::string> gathered = control.all_gather(mine);
         const std::string told = control.broadcast(fmt::format("{} {}", turn, rank));
         all += fmt::format("{} {}\n", fmt::join(gathered, ","), told);
@@ -26,9 +26,10 @@ std::string expected_exchange(int size) {
     std::string all;
     for (int turn = 0; turn < 40; ++turn) {
         std::vector<std::string> gathered;
+        gathered.reserve(static_cast<size_t>(size));
         for (int rank = 0; rank < size; ++rank)
             gathered.emplace_back(static_cast<size_t>(turn * (rank + 1) % 50),
-                                  'a' + rank % 26);
+                                  static_cast<char>('a' + rank % 26));
         all += fmt::format("{} {} 0\n", fmt::join(gathered, ","), turn);
     }
     return all;

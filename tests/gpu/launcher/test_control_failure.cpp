@@ -10,7 +10,6 @@
 
 using namespace lockstep;
 using namespace lockstep::gpu;
-using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
 
 namespace {

@@ -77,7 +77,7 @@ TEST_CASE("A missing rank 0 is reported") {
 TEST_CASE("A process lost during the meeting stops the others") {
     const auto ends = run_processes(2, [address = fresh_address()](int rank) {
         if (rank == 0) return join(0, 3, address)->all_gather("").front();
-        const std::string greeting = hello(kVersion, 3, 1, address);
+        std::string greeting = hello(kVersion, 3, 1, address);
         const Descriptor socket = connect_to(parse_address(address, ""),
                                              Clock::now() + std::chrono::seconds(100));
         if (write(socket.number(), greeting.data(), greeting.size()) < 0) return greeting;

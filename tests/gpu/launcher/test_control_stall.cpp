@@ -160,47 +160,54 @@ TEST_CASE("A process that stalls for ten times the timeout stops the others") {
     }
 }
 
+namespace {
+
+/// Checks that ranks 0 to 2, except the stopped one, say that it was lost, one of them on
+/// standard error.
+void check_reported_as_lost(const std::vector<ProcessEnd>& ends, int stopped) {
+    const std::string text = fmt::format(
+        "lockstep: rank {} does not answer: its process is stopped or "
+        "its machine cannot be reached\n",
+        stopped);
+    const int speaker = stopped == 0 ? 1 : 0;
+    for (const int rank : {0, 1, 2}) {
+        const ProcessEnd& end = ends[static_cast<size_t>(rank)];
+        INFO(rank);
+        if (rank == stopped) continue;
+        CHECK(end.status == 1);
+        CHECK(end.said == fmt::format("rank {}, status 1: {}", stopped, text));
+        CHECK(end.errors == (rank == speaker ? text : ""));
+        CHECK(end.seconds > 2.5);
+        CHECK(end.seconds < 100);
+    }
+}
+
+}  // namespace
+
 TEST_CASE("A process that is stopped while others wait is reported once as lost") {
     for (const int stopped : {0, 2}) {
-        const auto ends = run_processes(
-            4,
-            [&, address = fresh_address()](int number) {
-                if (number == 3) {  // later resumes the stopped process
-                    const auto pid = join(1, 2, address + "-pid")->all_gather("").at(0);
-                    sleep_seconds(5);
-                    kill(std::stoi(pid), SIGCONT);
-                    return pid;
-                }
-                const auto control = join(number, 3, address, 0.4, 0.3);
+        const auto ends = run_processes(4, [&, address = fresh_address()](int number) {
+            if (number == 3) {  // later resumes the stopped process
+                auto pid = join(1, 2, address + "-pid")->all_gather("").at(0);
+                sleep_seconds(5);
+                kill(std::stoi(pid), SIGCONT);
+                return pid;
+            }
+            const auto control = join(number, 3, address, 0.4, 0.3);
+            control->all_gather("");
+            if (number == stopped) {
+                join(0, 2, address + "-pid")->all_gather(std::to_string(getpid()));
+                raise(SIGSTOP);
+            }
+            try {
                 control->all_gather("");
-                if (number == stopped) {
-                    join(0, 2, address + "-pid")->all_gather(std::to_string(getpid()));
-                    raise(SIGSTOP);
-                }
-                try {
-                    control->all_gather("");
-                } catch (const RunStopped& stop) {
-                    if (control->claim_text()) std::fputs(stop.what(), stderr);
-                    throw;
-                }
-                return std::string();
-            },
-            20);
-        const std::string text = fmt::format(
-            "lockstep: rank {} does not answer: its process is stopped or "
-            "its machine cannot be reached\n",
-            stopped);
-        const int speaker = stopped == 0 ? 1 : 0;
-        for (const int rank : {0, 1, 2}) {
-            const ProcessEnd& end = ends[static_cast<size_t>(rank)];
-            INFO(rank);
-            if (rank == stopped) continue;
-            CHECK(end.status == 1);
-            CHECK(end.said == fmt::format("rank {}, status 1: {}", stopped, text));
-            CHECK(end.errors == (rank == speaker ? text : ""));
-            CHECK(end.seconds > 2.5);
-            CHECK(end.seconds < 100);
-        }
+            } catch (const RunStopped& stop) {
+                if (control->claim_text()) std::fputs(stop.what(), stderr);
+                throw;
+            }
+            return std::string();
+        });
+        check_reported_as_lost(ends, stopped);
     }
 }
 

@@ -107,11 +107,13 @@ void check_batches() {
         const std::vector<T> own_a(a.begin() + p * m * k, a.begin() + (p + 1) * m * k);
         const std::vector<T> own_b(b.begin() + p * k * n, b.begin() + (p + 1) * k * n);
         for (int i = 0; i < m; ++i)
-            for (int j = 0; j < n; ++j)
+            for (int j = 0; j < n; ++j) {
+                const int place = p * m + i + j * ldc;
                 expect(
-                    got[static_cast<std::size_t>(p * m + i + j * ldc)] ==
+                    got[static_cast<std::size_t>(place)] ==
                         alpha * element(own_a, own_b, false, false, m, n, k, i, j) + 10,
                     "each element");
+            }
     }
     expect(got[6] == 10 && got[13] == 10 && got[20] == 10, "the row left");
     expect(cublasDestroy(handle) == CUBLAS_STATUS_SUCCESS, "its end");
