@@ -383,14 +383,51 @@ TEST_CASE("A file of whole tensors is loaded by any layout", "[parallel][checkpo
     }
 }
 
+namespace {
+
+using Make =
+    std::function<std::unique_ptr<GradientSync>(Device&, Communicator&, Sequential&)>;
+
+/// Makes some steps, loads the file, and makes two more. Keeps the shards and the
+/// optimizer's state. Replicas of a group of shards are `between` in number.
+void train_and_load(Rank& rank, const fs::path& file, int between, const Make& make,
+                    int steps_before) {
+    Device& device = rank.device();
+    const Mesh mesh(rank.world(), {{"between", between}, {"dp", 4 / between}});
+    Sequential model;
+    model.add<Linear>(ParameterInit{device, DType::bf16, 1, ""}, 3, 5);
+    for (const char* axis : {"between", "dp"})
+        declare_replicas_of(mesh[axis], model);
+    const auto sync = make(device, mesh["dp"], model);
+    const auto optimizer = make_optimizer<Sgd>(sync->shards(), SgdOptions{0.001, 0, 0});
+    const auto step = [&](const std::string& name) {
+        const Shape rows{2, 3};
+        const MicroBatch batch{
+            device.upload(normal_values(rows, fmt::format("{} {}", name, rank.index()))
+                              .as(DType::bf16)),
+            device.zeros({2, 5}, DType::bf16), 0.25};
+        train_step(device, model, mean_squared_error, {&batch, 1}, *sync, *optimizer);
+    };
+    for (int i = 0; i < steps_before; ++i)
+        step(fmt::format("before {}", i));
+    load_checkpoint(device, rank.world(), file, *sync);
+    step("first");
+    step("second");
+    sync->wait_for_values();
+    for (const Parameter* shard : sync->shards())
+        rank.keep(shard->name(), shard->value);
+    for (const Optimizer::State& state : optimizer->state())
+        rank.keep(state.name, state.tensor);
+}
+
+}  // namespace
+
 TEST_CASE("Loaded values replace masters and values in flight",
           "[parallel][checkpoint]") {
     const TemporaryFolder folder;
     const fs::path file = folder / "whole.safetensors";
     write_safetensors(file, {{"weight", normal_values({5, 3}, "w").as(DType::bf16)},
                              {"bias", normal_values({5}, "b").as(DType::bf16)}});
-    using Make =
-        std::function<std::unique_ptr<GradientSync>(Device&, Communicator&, Sequential&)>;
     const Make ways[] = {
         [](Device& device, Communicator& line, Sequential& model) {
             return std::make_unique<Zero1>(device, line, model.parameters(),
@@ -416,37 +453,8 @@ TEST_CASE("Loaded values replace masters and values in flight",
             options.ranks = 4;
             options.check = sim::CheckLevel::full;
             return sim::make_cluster(options)->run([&](Rank& rank) {
-                Device& device = rank.device();
                 const int between = way == 2 ? 1 : 2;  // a host cannot sum them
-                const Mesh mesh(rank.world(),
-                                {{"between", between}, {"dp", 4 / between}});
-                Sequential model;
-                model.add<Linear>(ParameterInit{device, DType::bf16, 1, ""}, 3, 5);
-                for (const char* axis : {"between", "dp"})
-                    declare_replicas_of(mesh[axis], model);
-                const auto sync = ways[way](device, mesh["dp"], model);
-                const auto optimizer =
-                    make_optimizer<Sgd>(sync->shards(), SgdOptions{0.001, 0, 0});
-                const auto step = [&](const std::string& name) {
-                    const Shape rows{2, 3};
-                    const MicroBatch batch{
-                        device.upload(
-                            normal_values(rows, fmt::format("{} {}", name, rank.index()))
-                                .as(DType::bf16)),
-                        device.zeros({2, 5}, DType::bf16), 0.25};
-                    train_step(device, model, mean_squared_error, {&batch, 1}, *sync,
-                               *optimizer);
-                };
-                for (int i = 0; i < steps_before; ++i)
-                    step(fmt::format("before {}", i));
-                load_checkpoint(device, rank.world(), file, *sync);
-                step("first");
-                step("second");
-                sync->wait_for_values();
-                for (const Parameter* shard : sync->shards())
-                    rank.keep(shard->name(), shard->value);
-                for (const Optimizer::State& state : optimizer->state())
-                    rank.keep(state.name, state.tensor);
+                train_and_load(rank, file, between, ways[way], steps_before);
             });
         };
         const RunReport fresh = train(0), after = train(2);

@@ -164,7 +164,7 @@ TEST_CASE(
         CHECK(!is_killed(folder.path(), 0));
         CHECK(saved_step(folder.path()) == kSteps);
         CHECK(files_in(folder.path()) ==
-              std::size_t{3 * kSteps});  // nothing else is left
+              std::size_t{3} * kSteps);  // nothing else is left
     }
     CHECK(moment > 100);
     for (const int times : seen)
