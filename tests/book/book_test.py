@@ -282,7 +282,7 @@ class Lesson(laboratory.LaboratoryTest):
         while (question := self.question())[1]:
             self.window.click(f"{FORM} .pass")
         self.give("many")
-        self.assertIn("is expected", self.advice(question[0]))
+        self.assertIn("Type a number", self.advice(question[0]))
         self.give(question[2])
         self.window.until(self.settled(question[0]))
         self.assertIn("Right:", self.text(f"#{question[0]} + .outcome"))
