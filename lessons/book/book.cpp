@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
@@ -38,11 +39,19 @@ const std::vector<Laboratory>& laboratories() {
     return kAll;
 }
 
+/// Returns the text of a file of `lessons`.
+std::string_view text_of(const std::string& path) {
+    const std::string_view text = text_called(path);
+    if (text.empty())
+        throw std::logic_error("lessons/meson.build does not list the text " + path);
+    return text;
+}
+
 /// Returns the text of a page in a language; in English if there is no translation.
 std::string_view translated(const std::string& stem, Language language) {
     std::string_view text;
     if (language == Language::chinese) text = text_called(stem + ".zh.md");
-    return text.empty() ? text_called(stem + ".md") : text;
+    return text.empty() ? text_of(stem + ".md") : text;
 }
 
 /// Returns the page in the book for a link from the source tree; empty if the book has no
@@ -185,7 +194,7 @@ class PagesInLanguage {
 
     /// Returns the links with which a long page begins.
     std::string links_to_sections(const Document& page) const {
-        constexpr int kMost = 5;  // sections of a page that is not long
+        constexpr int kMost = 5;  // a page with more sections is long
         std::string links;
         int sections = 0;
         for (const Block& block : page)
@@ -377,7 +386,7 @@ Site make_book(const std::vector<BookLesson>& lessons,
     site["lockstep.js"] = read_text_file(module_file(), kLargestModule);
     site["zh/words.js"] = words_script();
     for (const char* name : {"look.css", "book.js", "laboratory.js"})
-        site[name] = text_called(std::string("book/") + name);
+        site[name] = text_of(std::string("book/") + name);
     std::vector<PagesInLanguage> languages;
     for (const Language language : kLanguages) {
         languages.emplace_back(site, language, lessons);
@@ -387,7 +396,7 @@ Site make_book(const std::vector<BookLesson>& lessons,
     for (const Laboratory& laboratory : laboratories()) {
         const std::string name = laboratory.name;
         say(name);
-        site[name + ".js"] = text_called("book/" + name + ".js");
+        site[name + ".js"] = text_of("book/" + name + ".js");
         const std::string data = laboratory.data ? laboratory.data().dump() : "{}";
         for (PagesInLanguage& pages : languages)
             pages.add_laboratory(laboratory, data);

@@ -5,12 +5,13 @@ usage: put_in_faults.py ROOT BUILD [--seed N] [--count N] [--of FOLDER]… [--ra
 
 The seed draws a fault from all sources: an operator exchanged for another, a dropped statement, or
 a number off by one. The script builds the fault and runs the tests into which the file is linked,
-until a test fails. Tests of the file's room are first; then the fastest tests are first. With
+until a test fails. Tests in the folder for the file are first; then the fastest are first. With
 --rare, tests of the suite `rare` are last. A fault that does not compile is drawn again. With
 --list, the script only lists the faults.
 
 Sources are changed in place, and restored even if the script is interrupted. So ROOT must be a
-checkout without changes, and BUILD must be built. The script prints a line for each fault, and at
+checkout without changes. BUILD must be built, and its tests must have been run there last by
+./lockstep test; a test that did not pass then is left out. The script prints a line for each fault, and at
 the end the number of faults that were found. If no test finds a fault, this is no error: the fault
 may change nothing that matters. Read each such fault. A full run takes hours.
 """
@@ -20,6 +21,7 @@ import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 
@@ -88,11 +90,10 @@ class Tests:
             self.targets[test["name"]] = [os.path.relpath(name, build)
                                           for ident in test["depends"] for name in made[ident]]
             self.is_rare[test["name"]] = any(s.endswith(":rare") for s in test["suite"])
-        self.seconds = {}
-        log = os.path.join(build, "meson-logs/testlog-all.json")
-        if os.path.exists(log):
-            with open(log, encoding="utf-8") as file:
-                for entry in map(json.loads, file):
+        self.seconds = {}  # of the tests that passed
+        with open(os.path.join(build, "meson-logs/testlog-all.json"), encoding="utf-8") as file:
+            for entry in map(json.loads, file):
+                if entry["result"] == "OK":
                     self.seconds[entry["name"].split(" / ")[-1]] = entry["duration"]
 
     def read(self, name):
@@ -109,11 +110,12 @@ class Tests:
                 if any(t in linked or os.path.splitext(t)[0] in made for t in targets)]
 
     def in_order(self, room, rare):
-        """Returns stale tests: first the room's, then the fastest; rare tests are last."""
+        """Returns the stale tests in order: those in tests/ROOM, the fastest; rare ones last."""
         def place(name):
             is_own = any(t.startswith(f"tests/{room}/") for t in self.targets[name])
-            return self.is_rare[name], not is_own, self.seconds.get(name, 60)
-        return sorted((name for name in self.stale() if rare or not self.is_rare[name]), key=place)
+            return self.is_rare[name], not is_own, self.seconds[name]
+        return sorted((name for name in self.stale()
+                       if name in self.seconds and (rare or not self.is_rare[name])), key=place)
 
     def builds(self, name):
         return subprocess.run(["ninja", "-C", self.build, *self.targets[name]],
@@ -121,7 +123,7 @@ class Tests:
 
     def passes(self, name):
         return subprocess.run(["meson", "test", "-C", self.build, "--no-rebuild", "--setup", "all",
-                               "--timeout-multiplier", "1", name], capture_output=True,
+                               "--logbase", "faultlog", "--timeout-multiplier", "1", name], capture_output=True,
                               check=False).returncode == 0
 
 
@@ -159,6 +161,8 @@ def main():
                              capture_output=True, text=True, check=True).stdout
     if changes and not asked.list:
         sys.exit("there are changes in this checkout; a clean one is expected, since sources are changed")
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_number, lambda *_: sys.exit("interrupted"))
     tests = None if asked.list else Tests(root, os.path.realpath(asked.build))
     chance = random.Random(asked.seed)
     found = tried = 0
