@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lessons/page/terminal_text.hpp"
 #include "lessons/runner/command_line.hpp"
@@ -91,8 +92,9 @@ void declare_schedule(CommandLine& line) {
     command.option("--micro-batches", "M", "number of micro-batches; a file has its own",
                    whole_into(request.micro_batches, 1, kMostMicroBatches));
     command.option("--chunks", "V",
-                   "parts of the model on each stage, for interleaved, looped-bfs and "
-                   "hanayo; default 1, or the schedule's own",
+                   fmt::format("parts of the model on each stage, for {}; default 1, or "
+                               "the schedule's own",
+                               fmt::join(schedules_of_many_chunks(), ", ")),
                    whole_into(request.chunks, 1, kMostChunks));
     command.option("--per-update", "K",
                    "micro-batches between two updates of the weights; default: all, or "
@@ -101,7 +103,7 @@ void declare_schedule(CommandLine& line) {
     declare_times(command, request);
     command.flag("--messages",
                  "add messages: each stage then sends or receives one at a time; without "
-                 "messages, data arrives after its time and never waits for other data",
+                 "messages, data arrives after its delay and never waits for other data",
                  request.with_messages);
     command.option("--messages-as", "HOW",
                    "add messages: planned, as --messages does; groups, as Megatron-LM "
@@ -115,11 +117,11 @@ void declare_schedule(CommandLine& line) {
                    "until backward-input; default 1",
                    memory_into(request.memory_activation));
     command.option("--memory-weight", "K",
-                   "memory that it keeps from then until backward-weight; default 1",
+                   "the same, from backward-input until backward-weight; default 1",
                    memory_into(request.memory_weight));
     command.option("--limit", "M",
-                   "search for the order of the same work with the least bubble in which "
-                   "no stage holds more than M memory, and compare it with known orders",
+                   "search for an order of the same work in which no stage holds more "
+                   "than M memory, with the least bubble; compare it with known orders",
                    memory_into(request.limit));
     declare_files(command, request);
     command.flag("--json", kJsonMeaning, request.json);
@@ -161,7 +163,8 @@ LoadedSchedule loaded(const ScheduleRequest& request) {
     return file;
 }
 
-/// Prints on standard error why the schedule deadlocks. Throws any other problem.
+/// Prints on standard error why the schedule deadlocks. Throws UsageError for any other
+/// problem.
 int explain(const ScheduleRequest& request, const Schedule& schedule,
             const ScheduleProblem& problem) {
     require(!problem.cycle.empty(), [&] { return problem.sentence; });

@@ -41,6 +41,14 @@ constexpr Generator kGenerators[] = {
     {"pipemare", pipemare_schedule, 1, false},
 };
 
+/// Returns the names of the generators that can have `chunks` chunks on a stage.
+std::vector<std::string> names_with_at_least(int chunks) {
+    std::vector<std::string> names;
+    for (const Generator& each : kGenerators)
+        if (each.most_chunks >= chunks) names.emplace_back(each.name);
+    return names;
+}
+
 /// Repeats a step of `per_update` micro-batches until all micro-batches are done.
 Schedule step_by_step(const Generator& generator, const PipelineShape& shape) {
     require(shape.micro_batches % shape.per_update == 0,
@@ -59,12 +67,12 @@ Schedule step_by_step(const Generator& generator, const PipelineShape& shape) {
 }  // namespace
 
 const std::vector<std::string>& schedule_names() {
-    static const std::vector<std::string> names = [] {
-        std::vector<std::string> list;
-        for (const Generator& each : kGenerators)
-            list.emplace_back(each.name);
-        return list;
-    }();
+    static const std::vector<std::string> names = names_with_at_least(1);
+    return names;
+}
+
+const std::vector<std::string>& schedules_of_many_chunks() {
+    static const std::vector<std::string> names = names_with_at_least(kMostChunks);
     return names;
 }
 
@@ -84,11 +92,11 @@ Schedule make_schedule(const std::string& name, const PipelineShape& shape) {
     const Generator* found = &generator(name);
     const bool any = found->most_chunks == kMostChunks;
     require(any || shape.chunks <= 1 || shape.chunks <= found->most_chunks,
-            "{} has {} a stage, but {} were asked for; interleaved, looped-bfs and "
-            "hanayo can have more",
-            name, found->most_chunks == 1 ? "one chunk" : "two chunks", shape.chunks);
-    require(shape.per_update >= 0, "{} micro-batches an update; one at least is expected",
-            shape.per_update);
+            "{} has {} a stage, but {} were asked for; these can have more: {}", name,
+            found->most_chunks == 1 ? "one chunk" : "two chunks", shape.chunks,
+            fmt::join(schedules_of_many_chunks(), ", "));
+    require(shape.per_update >= 0,
+            "{} micro-batches per update; at least one is expected", shape.per_update);
     const bool steps = found->flushes && shape.per_update > 0;
     return steps ? step_by_step(*found, shape) : found->make(shape);
 }

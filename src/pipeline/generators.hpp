@@ -23,8 +23,8 @@ Schedule naive_schedule(const PipelineShape& shape);
 
 /// All forwards, then all backwards (Huang et al. 2019, GPipe, 1811.06965, section 2.3).
 /// Takes (m + p - 1)(t_f + t_b); every stage holds the activations of m micro-batches.
-/// Differs: the paper's figure runs backwards from the last micro-batch to the first.
-/// Here backwards run in the order of the forwards, which keeps the order of sums.
+/// Differs: in the paper's figure, the last micro-batch has the first backward. Here
+/// backwards run in the order of the forwards, which keeps the order of sums.
 Schedule gpipe_schedule(const PipelineShape& shape);
 
 /// One forward, one backward, after enough forwards to fill the pipe (PipeDream-Flush;
@@ -34,10 +34,11 @@ Schedule one_forward_one_backward_schedule(const PipelineShape& shape);
 
 /// 1F1B over v chunks a stage. Micro-batches pass the chunks in rounds (Narayanan et al.
 /// 2021, SC21, 2104.04473, section 2.2). A round has p micro-batches; if p does not
-/// divide m, there are floor(m / p) rounds of nearly equal size, at most g. Takes (m + (p
-/// - 1) / v)(t_f + t_b) if m >= p, and sends (v p - 1)/(p - 1) times the messages of
-/// 1F1B. Stage s holds the activations of min(2 (p - s - 1) + (v - 1) g + 1, m v) chunks.
-/// With one chunk it is 1F1B with more forwards ahead than needed.
+/// divide m, there are max(1, floor(m / p)) rounds of nearly equal size; the largest has
+/// g micro-batches. Takes (m + (p - 1) / v)(t_f + t_b) if m >= p, and sends
+/// (v p - 1)/(p - 1) times as many messages as 1F1B. Stage s holds the activations of
+/// min(2 (p - s - 1) + (v - 1) g + 1, m v) chunks. With one chunk it is 1F1B with more
+/// forwards ahead than needed.
 Schedule interleaved_schedule(const PipelineShape& shape);
 
 /// GPipe over v chunks a stage: all micro-batches pass one chunk before any enters the
@@ -61,10 +62,10 @@ Schedule hanayo_schedule(const PipelineShape& shape);
 /// s, m) micro-batches before their backward and min(s + 1, m) between the halves.
 Schedule zb_h1_schedule(const PipelineShape& shape);
 
-/// ZB-H1 with twice the number of forwards ahead (section 2). The bubble is (p - 1)(t_f +
-/// t_i - 2 t_w) if m >= 2 p - 1, t_w <= t_f and 2 t_w <= t_f + t_i; it is 0 if t_f, t_i
-/// and t_w are equal. Stage s holds min(2 (p - s) - 1, m) micro-batches before their
-/// backward and min(2 s + 1, m) between the halves.
+/// ZB-H1 in which each stage runs twice as many forwards ahead (section 2). The bubble is
+/// (p - 1)(t_f + t_i - 2 t_w) if m >= 2 p - 1, t_w <= t_f and 2 t_w <= t_f + t_i; it is 0
+/// if t_f, t_i and t_w are equal. Stage s holds min(2 (p - s) - 1, m) micro-batches
+/// before their backward and min(2 s + 1, m) between the halves.
 Schedule zb_h2_schedule(const PipelineShape& shape);
 
 // Two chunks a stage, in a V, and backward in two halves (Qi et al. 2024, Pipeline
@@ -92,23 +93,22 @@ Schedule v_min_schedule(const PipelineShape& shape);
 /// on two stages, which reduce its gradients. Micro-batches run in units of p, half of
 /// them from each end. If m is a multiple of p and t_f <= t_b (of one chunk), the bubble
 /// is (p - 2)(t_b + (m / p - 1)(t_b - t_f)); stage s holds the activations of p / 2 + 1 +
-/// min(s, p - 1 - s) chunks. Differs: units are joined directly; the paper also doubles
-/// forwards.
+/// min(s, p - 1 - s) chunks. Differs: units follow each other directly; the paper also
+/// has a form with doubled forwards.
 Schedule chimera_schedule(const PipelineShape& shape);
 
 /// Chimera with pairs of a forward and a backward that overlap (DeepSeek-AI 2024,
-/// DeepSeek-V3, 2412.19437, section 3.2.1): the messages of each hide behind the
-/// computation of the other. Some backwards run in halves. Needs an even number of stages
-/// and an even number of micro-batches, at least 2 p. If t_f = t_i >= t_w (of one chunk),
-/// and a pair takes no less than a backward, the stages in the middle are idle for (p / 2
-/// - 1) (t_fb + t_b - 3 t_w), where t_fb is the time of a pair; each stage holds the
-/// activations of p + 1 chunks.
+/// DeepSeek-V3, 2412.19437, section 3.2.1): while one of the two computes, the messages
+/// of the other travel. Some backwards run in halves. Needs an even number of stages and
+/// an even number of micro-batches, at least 2 p. If t_f = t_i >= t_w (of one chunk), and
+/// a pair takes at least as long as a backward, the stages in the middle are idle for
+/// (p / 2 - 1) (t_fb + t_b - 3 t_w), where t_fb is the time of a pair; each stage holds
+/// the activations of p + 1 chunks.
 Schedule dualpipe_schedule(const PipelineShape& shape);
 
-/// Half of DualPipe: the parts of its upper half are on its lower half, in a V, so each
-/// part is on one stage. Needs at least 2 p micro-batches. Its p stages with m
-/// micro-batches work like the first half of a DualPipe with 2 p stages and 2 m
-/// micro-batches.
+/// Half of DualPipe: the lower half of its stages. They have all parts, in a V, so each
+/// part is on one stage. Needs at least 2 p micro-batches. With m micro-batches, the p
+/// stages work like the first half of a DualPipe with 2 p stages and 2 m micro-batches.
 Schedule dualpipe_v_schedule(const PipelineShape& shape);
 
 /// 1F1B that does not stop: weights change after every backward. A backward reads the
@@ -129,8 +129,8 @@ Schedule pipedream_vertical_schedule(const PipelineShape& shape);
 /// 2006.09503, section 3.1): the gradients of a batch of `per_update` micro-batches are
 /// summed before an update. Batch k reads version max(0, k - 1) on all stages: W(t + 1) =
 /// W(t) - f'(W(t - 1)). `per_update` is at least p - 1 and divides m; the default is the
-/// smallest divisor of m that is at least p. In the period there is no bubble. Its
-/// variant with a flush is 1f1b. Differs: in the paper it is at least p.
+/// smallest divisor of m that is at least p. In the period there is no bubble. The
+/// paper's variant with a flush is 1f1b. Differs: the paper's `per_update` is at least p.
 Schedule pipedream_2bw_schedule(const PipelineShape& shape);
 
 /// PipeDream without a stash: forward and backward read the newest weights, so a gradient
@@ -138,7 +138,7 @@ Schedule pipedream_2bw_schedule(const PipelineShape& shape);
 Schedule unstashed_schedule(const PipelineShape& shape);
 
 /// PipeDream with predicted weights (Chen et al. 2018, SpecTrain, 1809.02839, section 4):
-/// forward reads an estimate of the weights that its backward will find, p - s - 1
+/// forward reads an estimate of the weights that its backward will read, p - s - 1
 /// updates later. It keeps one version and the average step.
 Schedule spectrain_schedule(const PipelineShape& shape);
 
@@ -150,10 +150,12 @@ Schedule pipemare_schedule(const PipelineShape& shape);
 /// Returns the names of all generators ("naive", "1f1b", …), in the order of their table
 /// in generators.cpp. The command line, the man page, the book and tests use this list.
 const std::vector<std::string>& schedule_names();
+/// Returns the names of the generators that can have any number of chunks on a stage.
+const std::vector<std::string>& schedules_of_many_chunks();
 /// Makes the schedule of that name. Throws UsageError for an unknown name, and for more
-/// chunks than the schedule can have; one chunk (the default) stands for the schedule's
-/// own number. If the schedule flushes and `per_update` is given, it is made for
-/// `per_update` micro-batches and repeated until all are done.
+/// chunks than the schedule can have; with one chunk (the default) the schedule has its
+/// usual number. If the schedule flushes and `per_update` is given, it is made for
+/// `per_update` micro-batches and repeated until all micro-batches are done.
 Schedule make_schedule(const std::string& name, const PipelineShape& shape);
 /// Returns whether a schedule of that name empties the pipeline before each update of the
 /// weights.

@@ -58,8 +58,6 @@ double reduced(Reduction reduction, int ranks, std::int64_t i) {
     return result;
 }
 
-}  // namespace
-
 void check_all_reduce(const MakeCluster& make, int ranks, std::int64_t count,
                       DType dtype) {
     for (const Reduction reduction :
@@ -86,7 +84,7 @@ void check_all_reduce(const MakeCluster& make, int ranks, std::int64_t count,
         rank.world().all_reduce(in, Reduction::mean).wait();
         rank.keep("mean", in);
     });
-    // Either each term is divided, or the sum. Each addition rounds.
+    // Either each term or the sum is divided. Each addition rounds.
     const double bound = (ranks + 1) * epsilon_of(dtype) * kLargest;
     for (const RankReport& rank : report.ranks)
         for (std::int64_t i = 0; i < count; ++i)
@@ -182,7 +180,7 @@ void check_all_to_all_v(const MakeCluster& make, int ranks, std::int64_t count,
                         DType dtype) {
     // Rank r sends (r + 2 * peer) % 3 * `count` rows of two elements to each peer.
     const auto rows = [&](int from, int to) { return (from + 2 * to) % 3 * count; };
-    const auto begin = [&](int from, int to) {  // in the input of `from`
+    const auto begin = [&](int from, int to) {  // first row that `from` sends to `to`
         std::int64_t sum = 0;
         for (int peer = 0; peer < to; ++peer)
             sum += rows(from, peer);
@@ -412,6 +410,26 @@ void check_split(const MakeCluster& make, int ranks, std::int64_t count, DType d
               (ranks - r % 2 + 1) / 2);
         CHECK(rank.series.at("left out").front() == (r == 0 ? 1 : 0));
     }
+}
+
+}  // namespace
+
+const std::vector<CommRule>& comm_rules() {
+    static const std::vector<CommRule> kAll{
+        {"an all-reduce leaves the reduction on every rank", check_all_reduce},
+        {"an all-gather leaves every rank's block on every rank", check_all_gather},
+        {"a reduce-scatter leaves each rank its block of the sum", check_reduce_scatter},
+        {"rooted collectives move to and from any root", check_rooted},
+        {"an all-to-all transposes blocks and ranks", check_all_to_all},
+        {"an all-to-all of unequal parts, some empty, transposes them",
+         check_all_to_all_v},
+        {"subgroups by lists of members, and meshes, have the requested members",
+         check_subgroups},
+        {"sends and recvs meet, in groups and one by one", check_messages},
+        {"a group's operations progress together, in order", check_groups},
+        {"works can be waited for as they end", check_wait_any},
+        {"a split makes communicators by colour and key", check_split}};
+    return kAll;
 }
 
 }  // namespace lockstep::test

@@ -12,26 +12,14 @@ namespace lockstep::test {
 /// ranks.
 using MakeCluster = std::function<std::unique_ptr<Cluster>(int ranks)>;
 
-/// Each checks some verbs, with one number of ranks, against a plain computation on the
-/// host. Each buffer has `count` elements; if it has blocks, each block has `count`.
-void check_all_reduce(const MakeCluster& make, int ranks, std::int64_t count,
-                      DType dtype);
-void check_all_gather(const MakeCluster& make, int ranks, std::int64_t count,
-                      DType dtype);
-void check_reduce_scatter(const MakeCluster& make, int ranks, std::int64_t count,
-                          DType dtype);
-void check_rooted(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
-void check_all_to_all(const MakeCluster& make, int ranks, std::int64_t count,
-                      DType dtype);
-/// Parts in rows, with unequal sizes; some are empty.
-void check_all_to_all_v(const MakeCluster& make, int ranks, std::int64_t count,
-                        DType dtype);
-void check_messages(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
-void check_groups(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
-/// Messages from all other ranks, received in the order of their arrival.
-void check_wait_any(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
-/// Groups by lists of members, and a mesh.
-void check_subgroups(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
-void check_split(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
+/// Checks some verbs, with one number of ranks, against a plain computation on the host.
+/// Each buffer has `count` elements; if it has blocks, each block has `count`.
+struct CommRule {
+    const char* text;  ///< the rule that is checked
+    void (*check)(const MakeCluster& make, int ranks, std::int64_t count, DType dtype);
+};
+
+/// Returns all rules.
+const std::vector<CommRule>& comm_rules();
 
 }  // namespace lockstep::test

@@ -1,6 +1,6 @@
 // Tests what a strategy's own code asserts: replicas are equal, and the bytes sent are
-// those of the formula. Uses first the simulator's own method, then only the verbs, as
-// any other backend does.
+// those of the formula. First uses the simulator's own method; then only the verbs, which
+// any other backend uses.
 
 #include <limits>
 
@@ -232,7 +232,7 @@ TEST_CASE("bytes are not counted while an operation is in flight",
     });
 }
 
-TEST_CASE("batches that must be equal but differ are found, on a device and on the host",
+TEST_CASE("unequal batches that must be equal are reported, on a device and on the host",
           "[sim][comm][errors]") {
     const auto found = [](const Program& program) {
         World world;

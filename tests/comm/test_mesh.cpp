@@ -49,7 +49,7 @@ TEST_CASE("the last axis of a mesh is the fastest", "[sim][comm]") {
     });
 }
 
-TEST_CASE("a mesh may have axes of one rank, and one axis", "[sim][comm]") {
+TEST_CASE("a mesh may have axes with one rank, and a single axis", "[sim][comm]") {
     sim::make_cluster(6)->run([](Rank& rank) {
         const Mesh mesh(rank.world(), {{"cp", 1}, {"dp", 6}, {"tp", 1}});
         CHECK(mesh["cp"].size() == 1);

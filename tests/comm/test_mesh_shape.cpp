@@ -16,7 +16,7 @@ namespace {
 
 using Places = std::vector<int>;
 
-/// Returns the places of all ranks. The last axis counts first, then carries.
+/// Returns the places of all ranks; the place on the last axis changes fastest.
 std::vector<Places> counted_places(const std::vector<MeshShape::Axis>& axes) {
     std::vector<Places> all;
     Places now(axes.size());

@@ -17,15 +17,6 @@ std::unique_ptr<Cluster> make(int ranks) {
     return sim::make_cluster(ranks);
 }
 
-template <typename Contract>
-void for_all_sizes(Contract contract) {
-    for (const int ranks : {1, 2, 3, 4, 5, 7, 9})
-        for (const std::int64_t count :
-             {std::int64_t{0}, std::int64_t{1}, std::int64_t{13}})
-            for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::i32})
-                contract(make, ranks, count, dtype);
-}
-
 /// Runs all verbs that a group can contain, on numbers whose sums are not exact. The
 /// ranks keep each result.
 void every_verb(Rank& rank, std::int64_t count, DType dtype, bool in_group) {
@@ -63,38 +54,15 @@ void every_verb(Rank& rank, std::int64_t count, DType dtype, bool in_group) {
 
 }  // namespace
 
-TEST_CASE("an all-reduce leaves the reduction on every rank", "[sim][comm]") {
-    for_all_sizes(check_all_reduce);
-}
-TEST_CASE("an all-gather leaves every rank's block on every rank", "[sim][comm]") {
-    for_all_sizes(check_all_gather);
-}
-TEST_CASE("a reduce-scatter leaves each rank its block of the sum", "[sim][comm]") {
-    for_all_sizes(check_reduce_scatter);
-}
-TEST_CASE("rooted collectives move to and from any root", "[sim][comm]") {
-    for_all_sizes(check_rooted);
-}
-TEST_CASE("an all-to-all transposes blocks and ranks", "[sim][comm]") {
-    for_all_sizes(check_all_to_all);
-}
-TEST_CASE("an all-to-all of unequal parts transposes them", "[sim][comm]") {
-    for_all_sizes(check_all_to_all_v);
-}
-TEST_CASE("subgroups and meshes have the requested members", "[sim][comm]") {
-    for_all_sizes(check_subgroups);
-}
-TEST_CASE("sends and recvs meet, in groups and one by one", "[sim][comm]") {
-    for_all_sizes(check_messages);
-}
-TEST_CASE("a group's operations progress together, in order", "[sim][comm]") {
-    for_all_sizes(check_groups);
-}
-TEST_CASE("works can be waited for as they end", "[sim][comm]") {
-    for_all_sizes(check_wait_any);
-}
-TEST_CASE("a split makes communicators by colour and key", "[sim][comm]") {
-    for_all_sizes(check_split);
+TEST_CASE("communicators follow the rules", "[sim][comm]") {
+    for (const CommRule& rule : comm_rules())
+        DYNAMIC_SECTION(rule.text) {
+            for (const int ranks : {1, 2, 3, 4, 5, 7, 9})
+                for (const std::int64_t count : {0, 1, 13})
+                    for (const DType dtype :
+                         {DType::f32, DType::f64, DType::bf16, DType::i32})
+                        rule.check(make, ranks, count, dtype);
+        }
 }
 
 TEST_CASE("an operation that a group refuses is not part of the group",
@@ -151,7 +119,7 @@ TEST_CASE("rows and elements beyond the end are refused, however many",
     });
 }
 
-TEST_CASE("a verb as data reads only the members that it needs", "[sim][comm]") {
+TEST_CASE("an operation as data uses only members that its verb needs", "[sim][comm]") {
     const RunReport report = make(3)->run([](Rank& rank) {
         Device& device = rank.device();
         const Tensor mine = device.zeros({2}, DType::f64);
@@ -236,7 +204,7 @@ TEST_CASE("collectives give the same bits in one group and one by one",
         }
 }
 
-TEST_CASE("impossible verbs as data are refused", "[sim][comm][errors]") {
+TEST_CASE("impossible operations as data are refused", "[sim][comm][errors]") {
     make(2)->run([](Rank& rank) {
         const Tensor x = rank.device().zeros({2}, DType::f32);
         CHECK_THROWS_AS(rank.world().start({{.verb = Verb::split}}), UsageError);

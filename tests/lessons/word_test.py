@@ -18,7 +18,7 @@ import unittest
 PROGRAM, LESSONS = sys.argv[1:]
 with open(os.path.join(LESSONS, "glossary.md"), encoding="utf-8") as file:
     PAGE = file.read()
-# The communicator's verbs of NCCL, in the field's spelling.
+# The operations of NCCL and MPI, as papers spell them.
 VERBS = ["all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "gather", "scatter",
          "all-to-all", "barrier", "send", "recv"]
 ALL_REDUCE = """\
@@ -118,7 +118,7 @@ class Fault(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             alone = shutil.copy(PROGRAM, folder)
             pages = glob.glob(os.path.join(LESSONS, "faults/[FR]*[0-9E].md"))
-            self.assertEqual(len(pages), 32)
+            self.assertGreater(len(pages), 31)
             for path in pages:
                 name = os.path.basename(path).removesuffix(".md")
                 with open(os.path.join(LESSONS, "faults", name + ".md"), encoding="utf-8") as page:
@@ -134,7 +134,8 @@ class Fault(unittest.TestCase):
             head, *sections = re.split(r"^## (?=F)", re.sub(r"<!--.*?-->", "", page.read()),
                                        flags=re.M)
         shared = re.findall(r"^\| ([^|]*) \| ([^|]*) \|$", head, re.M)[1:]
-        self.assertEqual(len(sections), 31)
+        self.assertEqual(len(sections),
+                         len(glob.glob(os.path.join(LESSONS, "faults/F[0-9][0-9].md"))))
         for section in sections:
             said = fault_page(PROGRAM, section[:3], "--lang", "zh")
             letters_said = joined(plain(said))

@@ -43,9 +43,9 @@ void check_same(int ranks, const Program& program, const std::string& spec = "cl
     }
 }
 
-/// Every rank exchanges with random ranks and computes for random times. There are two
-/// communicators without an order between them, so messages compete for ports at unequal
-/// times.
+/// Every rank exchanges messages with random ranks and computes for random times. There
+/// are two communicators without an order between them, so messages compete for ports at
+/// unequal times.
 void random_exchange(Rank& rank, std::uint64_t seed) {
     Device& device = rank.device();
     const int n = rank.size();
@@ -141,27 +141,32 @@ TEST_CASE("shapes only: the same time, bytes and memory as with numbers",
     CHECK(text_of(full) == text_of(shapes_only));
 }
 
+namespace {
+
+/// Rank 0 sends to ranks 1 and 2 over two communicators; if it swaps, first to rank 2.
+void send_over_two(Rank& rank, bool swaps) {
+    const auto other = rank.world().split(0, rank.index(), "other");
+    const Tensor x = rank.device().zeros({1000}, DType::f32);
+    if (rank.index() == 1) rank.world().recv(x, 0).wait();
+    if (rank.index() == 2) other->recv(x, 0).wait();
+    if (rank.index() > 0) return;
+    Communicator& first = swaps ? *other : rank.world();
+    Communicator& second = swaps ? rank.world() : *other;
+    Work one = first.send(x, swaps ? 2 : 1);
+    second.send(x, swaps ? 1 : 2).wait();
+    one.wait();
+}
+
+}  // namespace
+
 TEST_CASE(
     "a rank's messages at one time, over several communicators, are sent in program "
     "order",
     "[sim][determinism]") {
-    const auto program = [](bool swaps) {
-        return [swaps](Rank& rank) {
-            const auto other = rank.world().split(0, rank.index(), "other");
-            const Tensor x = rank.device().zeros({1000}, DType::f32);
-            if (rank.index() == 1) rank.world().recv(x, 0).wait();
-            if (rank.index() == 2) other->recv(x, 0).wait();
-            if (rank.index() > 0) return;
-            Communicator& first = swaps ? *other : rank.world();
-            Communicator& second = swaps ? rank.world() : *other;
-            Work one = first.send(x, swaps ? 2 : 1);
-            second.send(x, swaps ? 1 : 2).wait();
-            one.wait();
-        };
-    };
     for (const bool swaps : {false, true}) {
-        check_same(3, program(swaps));
-        const RunReport report = make_cluster_in({}, 3)->run(program(swaps));
+        const auto program = [swaps](Rank& rank) { send_over_two(rank, swaps); };
+        check_same(3, program);
+        const RunReport report = make_cluster_in({}, 3)->run(program);
         CHECK((report.ranks[2].time.end < report.ranks[1].time.end) == swaps);
     }
 }

@@ -1,5 +1,5 @@
-// Compares many devices with one. The check finds what differs, says what the difference
-// shows, and says no more.
+// Compares many devices with one. The check finds what differs, and names a cause only if
+// the difference shows it.
 
 #include "src/nn/gpt.hpp"
 #include "src/nn/losses.hpp"
@@ -12,7 +12,7 @@ namespace lockstep::test {
 namespace {
 
 Tensor values(Rank& rank, double factor, DType dtype = DType::f64) {
-    const Tensor tensor = rank.device().empty({8}, dtype);
+    Tensor tensor = rank.device().empty({8}, dtype);
     rank.device().random_normal(tensor, RandomStream(1, "values"), 0, 1);
     rank.device().scale(tensor, factor);
     return tensor;
@@ -80,8 +80,10 @@ SourceLine line(int number) {
 /// A table of 8 x 2 numbers; row i is (i, i + 100).
 Tensor table(Rank& rank, DType dtype = DType::f64) {
     HostTensor values({8, 2}, dtype);
-    for (std::int64_t i = 0; i < 16; ++i)
-        values.set(i, static_cast<double>(i / 2 + 100 * (i % 2)));
+    for (std::int64_t i = 0; i < 16; ++i) {
+        const std::int64_t row = i / 2, column = i % 2;
+        values.set(i, static_cast<double>(row + 100 * column));
+    }
     return rank.device().upload(values);
 }
 
@@ -94,11 +96,11 @@ Diagnosis found_beside_table(int ranks, const Program& program,
 
 /// Returns this rank's four rows of the table. There are two ranks.
 Tensor own_rows(Rank& rank) {
-    return table(rank).slice(8 * rank.index(), 8).reshaped({4, 2});
+    return table(rank).slice(std::int64_t{8} * rank.index(), 8).reshaped({4, 2});
 }
 
 Part own_part(Rank& rank) {
-    return row_part({8, 2}, 4 * rank.index(), 4);
+    return row_part({8, 2}, std::int64_t{4} * rank.index(), 4);
 }
 
 }  // namespace
@@ -128,12 +130,12 @@ TEST_CASE("padding of a shard is not compared with one device", "[sim][faults]")
         return found_beside_table(3, [=](Rank& rank) {
             // Each rank has three rows; the third row of the last rank is not part of the
             // whole.
-            const Part part = row_part({8, 2}, 3 * rank.index(), 3);
+            const Part part = row_part({8, 2}, std::int64_t{3} * rank.index(), 3);
             const Tensor w = rank.device().empty({3, 2}, DType::f64);
             rank.device().fill(w, 1e6);
             const std::int64_t held = 2 * part.rows[0].count;
             rank.device().copy(w.slice(0, held),
-                               table(rank).slice(6 * rank.index(), held));
+                               table(rank).slice(std::int64_t{6} * rank.index(), held));
             if (rank.index() == 2) rank.device().fill(w.slice(held - 1, 1), value);
             rank.keep("w", w, part);
         });
@@ -142,7 +144,7 @@ TEST_CASE("padding of a shard is not compared with one device", "[sim][faults]")
     CHECK(diagnosed(108).title == "not what one device gets");
 }
 
-TEST_CASE("a name that one device does not keep, or only it, is a mistake",
+TEST_CASE("a name that only ranks keep, or only one device, is a mistake",
           "[sim][faults]") {
     const Diagnosis mistyped =
         found_beside_table(2, [](Rank& rank) { rank.keep("v", table(rank), line(7)); });
@@ -183,7 +185,7 @@ TEST_CASE("a tensor that only one rank keeps is compared with one device",
     CHECK(diagnosed(0.5).fault == "F21");
 }
 
-TEST_CASE("another whole shape or type than one device's is a mistake", "[sim][faults]") {
+TEST_CASE("a whole must have the same shape and type as on one device", "[sim][faults]") {
     const Diagnosis shape = found_beside_table(2, [](Rank& rank) {
         rank.keep("w", own_rows(rank), line(7));  // does not say which part
     });
@@ -193,7 +195,8 @@ TEST_CASE("another whole shape or type than one device's is a mistake", "[sim][f
           "keeps: it is f64 (4, 2), and one device keeps f64 (8, 2)");
 
     const Diagnosis whole = found_beside_table(2, [](Rank& rank) {
-        rank.keep("w", own_rows(rank), row_part({9, 2}, 4 * rank.index(), 4), line(7));
+        rank.keep("w", own_rows(rank),
+                  row_part({9, 2}, std::int64_t{4} * rank.index(), 4), line(7));
     });
     CHECK(whole.sentence ==
           "'w', given to keep() at train.cpp:7 on ranks 0–1, is not what one device "

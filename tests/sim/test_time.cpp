@@ -26,7 +26,7 @@ RunReport run(int ranks, const Program& program, const std::string& spec = "clas
 
 }  // namespace
 
-TEST_CASE("a product takes its launch and the longer of arithmetic and memory",
+TEST_CASE("a product's time is its launch, then the longer of arithmetic and memory",
           "[sim][time]") {
     const RunReport report = run(1, [](Rank& rank) {
         const Tensor a = rank.device().empty({1000, 1000}, DType::f32);
@@ -53,7 +53,7 @@ TEST_CASE("an all-reduce takes 2(n-1)(alpha + S/n/beta), by hand too", "[sim][ti
     }
 }
 
-TEST_CASE("a group of collectives takes the longest latency and all bytes",
+TEST_CASE("a group of collectives takes the longest latency and the time of all bytes",
           "[sim][time][group]") {
     constexpr int kRanks = 8;
     constexpr std::int64_t kCount = 16'384;  // 64 kB
@@ -150,7 +150,7 @@ TEST_CASE("communication runs beside compute until it is waited for", "[sim][tim
     CHECK(run(2, program(true)).makespan() == 10 * kMicrosecond);
 }
 
-TEST_CASE("the trace shows each wait, and they are all waiting", "[sim][time]") {
+TEST_CASE("the trace shows each wait; the waits add up to all waiting", "[sim][time]") {
     const SourceLine first{"train.cpp", 1}, second{"train.cpp", 2}, late{"train.cpp", 3};
     const auto program = [&](Rank& rank) {
         const Tensor a = floats(rank, 100'000), b = floats(rank, 300'000);
@@ -212,7 +212,7 @@ TEST_CASE("the trace shows each wait, and they are all waiting", "[sim][time]") 
     CHECK(make_cluster_in({}, 4)->run(program).trace.empty());
 }
 
-TEST_CASE("an empty wait after work in flight is in the trace", "[sim][time]") {
+TEST_CASE("the trace shows a wait for an empty group behind other work", "[sim][time]") {
     const auto program = [](Rank& rank) {
         const Tensor values = floats(rank, 1000);
         Work before = rank.world().all_reduce(values);
@@ -229,7 +229,7 @@ TEST_CASE("an empty wait after work in flight is in the trace", "[sim][time]") {
     CHECK(waits[0].end - waits[0].start == report.ranks[1].time.waiting);
 }
 
-TEST_CASE("operations of one communicator queue; operations of two run at the same time",
+TEST_CASE("operations run one by one on one communicator, at the same time on two",
           "[sim][time]") {
     const auto program = [](bool two) {
         return [two](Rank& rank) {
@@ -414,7 +414,7 @@ TEST_CASE("gather and scatter have one slow message, unless their root is slow",
     }
 }
 
-TEST_CASE("a chain pays the latency of slow hops, and its bytes at the slowest's pace",
+TEST_CASE("a chain adds up its hops' latency, and sends bytes at the slowest hop's pace",
           "[sim][time][straggler]") {
     // The broadcast hops from 1 over 2 and 3 to 0, the reduce from 2 over 3 and 0 to 1.
     const auto broadcast = [](Rank& rank) {
@@ -425,7 +425,7 @@ TEST_CASE("a chain pays the latency of slow hops, and its bytes at the slowest's
     };
     const auto time = [](std::int64_t hops, std::int64_t slow_hops) {
         return (hops - slow_hops + 4 * slow_hops) * kMicrosecond +  // 1 us for each
-               (slow_hops > 0 ? 4 : 1) * 4 * kMicrosecond;          // 40 kB / (10 GB/s)
+               (slow_hops > 0 ? 16 : 4) * kMicrosecond;             // 40 kB / (10 GB/s)
     };
     CHECK(run(4, broadcast).makespan() == time(3, 0));
     CHECK(run(4, reduce).makespan() == time(3, 0));

@@ -8,7 +8,7 @@ namespace lockstep::test {
 namespace {
 
 Tensor drawn(Device& device, Shape shape, const char* name) {
-    const Tensor tensor = device.empty(shape, DType::f32);
+    Tensor tensor = device.empty(shape, DType::f32);
     device.random_normal(tensor, {1, name}, 0, 0.5);
     return tensor;
 }
@@ -54,7 +54,7 @@ TEST_CASE("steps between batches make nothing stale", "[sim]") {
     });
 }
 
-TEST_CASE("stashed weights, by copy, by new storage or restored, are not stale",
+TEST_CASE("weights that are read from a stash, or restored from it, are not stale",
           "[sim]") {
     check_silent(1, [](Rank& rank) {
         Device& device = rank.device();
