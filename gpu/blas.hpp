@@ -16,8 +16,8 @@ namespace lockstep::gpu {
 /// the process keeps handles for later use.
 class Blas {
   public:
-    /// Products of f32 are in TF32 if `tf32`. Products of bf16 are accumulated in f32,
-    /// from the first term to the last, and rounded once.
+    /// Products of f32 are computed in TF32 if `tf32`. Products of bf16 are accumulated
+    /// in f32, from the first term to the last, and rounded once.
     Blas(const Stream& stream, Tensor workspace, bool tf32);
     /// All work that was put into the stream must be done.
     ~Blas();
@@ -33,15 +33,15 @@ class Blas {
         bool transposed;
     };
 
-    /// c (m, n) = op(a) (m, k) op(b) (k, n); with `accumulate`, c += that.
+    /// c (m, n) = op(a) (m, k) op(b) (k, n); if `accumulate`, the product is added to c.
     template <typename T>
     void multiply(T* c, std::int64_t m, std::int64_t n, std::int64_t k,
                   const Operand<T>& a, const Operand<T>& b, bool accumulate);
 
-    /// `count` products of one shape: c = factor * op(a) op(b); with `accumulate`, c +=
-    /// that. A step is the distance from one product's matrix to the next one's, in
-    /// elements. Rows of different results may be interleaved, but no two results share
-    /// an element.
+    /// `count` products of one shape: c = factor * op(a) op(b); if `accumulate`, this is
+    /// added to c. A step is the number of elements from a product's matrix to the next
+    /// product's matrix. Rows of different results may be interleaved, but no two results
+    /// share an element.
     template <typename T>
     struct Products {
         std::int64_t count;

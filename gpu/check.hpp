@@ -25,7 +25,7 @@ GpuError named(const GpuError& error, int rank, const std::string& during, bool 
 /// Returns "OPERATION at FILE:LINE".
 std::string during(const std::string& operation, SourceLine at);
 
-/// Uses the GPU for a rank. Errors are named (see named()), with the text of `doing()`.
+/// Calls `use`, which uses the GPU for a rank. Adds `doing()` to errors: see named().
 template <typename Doing, typename Use>
 auto naming(int rank, bool sync, const Doing& doing, const Use& use) {
     try {

@@ -19,7 +19,7 @@ namespace lockstep::gpu {
 
 namespace {
 
-/// A cluster of ranks 0 to `ranks` - 1 of the processes.
+/// A cluster of the first `ranks` processes.
 class GpuCluster final : public Cluster {
   public:
     GpuCluster(GpuProcess& process, int ranks, bool trace)
@@ -52,7 +52,7 @@ class Telling {
     GpuProcess& process_;
 };
 
-/// Merges the reports of all ranks, each with the part of its own rank.
+/// Merges the ranks' reports, each of which has only its own rank's part.
 RunReport merged(const std::vector<std::string>& parts) {
     const auto append = [](auto& to, auto& from) {
         to.insert(to.end(), std::make_move_iterator(from.begin()),
@@ -118,7 +118,7 @@ RunReport GpuCluster::run_here(const Program& program, NcclHandle& handle,
 void GpuCluster::run_program(const Program& program, NcclHandle& handle, RankRun& run,
                              RankReport& report) {
     const std::unique_ptr<Comm> world = Comm::make_world(run, handle, ranks_);
-    // Time 0 is when all ranks are here.
+    // Time 0 is when all ranks have met.
     world->meet();
     run.spans.begin(run.device.stream());
     Rank rank(run.device, *world, report);

@@ -18,8 +18,7 @@ struct DeviceOptions {
     /// Waits for each operation and checks it, so the operation that stops the GPU is the
     /// one that throws. Slow.
     bool sync = false;
-    /// Called again and again while the host waits for the GPU; may throw to end the
-    /// wait.
+    /// Called repeatedly while the host waits for the GPU; may throw to end the wait.
     std::function<void()> while_waiting;
 };
 
@@ -31,27 +30,27 @@ std::unique_ptr<lockstep::Device> make_device(int index, DeviceMonitor& monitor,
 
 struct ProcessOptions {
     /// The control line to the other processes of the run; null if there is only this
-    /// process. Must outlive the process object.
+    /// process. Must outlive the Process.
     Control* control = nullptr;
-    bool tf32 = false;  ///< as in DeviceOptions; so is `sync`
-    bool sync = false;
+    bool tf32 = false;  ///< as in DeviceOptions
+    bool sync = false;  ///< as in DeviceOptions
     /// Lets processes of one machine share one GPU, with NCCL over sockets. This is slow,
     /// and only for trying NCCL's real calls.
     bool share_gpu = false;
     /// Makes the host device that Device::host() returns. If empty, there is none.
     HostFactory make_host;
-    /// Called on a process when its program throws, before NCCL's part of the run is
-    /// aborted. This function must tell the other processes, by Control::fail, that they
-    /// need not wait.
+    /// Called on a process when its program throws, before NCCL's communicators are
+    /// aborted. This function must call Control::fail, so that the other processes stop
+    /// waiting.
     std::function<void()> on_failure;
     /// Called on every process at the end of each run, with the operation logs (see
     /// read_log) of all processes. May throw to end the run as failed.
     std::function<void(const std::vector<std::string>& logs)> examine;
 };
 
-/// This process of a run with one process per GPU (`--backend nccl`): its GPU, and NCCL's
-/// communicators to the other processes, made once for all clusters. Every process must
-/// make the same clusters and run the same programs on these clusters, in the same order.
+/// This process, in a run with one process for each GPU (`--backend nccl`): its GPU, and
+/// its NCCL communicators, which are made once for all clusters. Every process must make
+/// the same clusters and run the same programs on these clusters, in the same order.
 class Process {
   public:
     /// All processes must call this. Throws MissingError if this build or this machine

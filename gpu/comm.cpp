@@ -181,8 +181,8 @@ std::unique_ptr<Communicator> Comm::split_in(RankRun& run, const SplitRequest& r
     operation.verb = Verb::split;
     count(operation);
 
-    // Every rank sends its colour and key to all. NCCL can only split a communicator that
-    // is idle: places_of_all waits for that.
+    // Every rank sends its colour and key to all. NCCL can only split an idle
+    // communicator, so places_of_all waits until this one is idle.
     const int color = request.color;
     const int key = request.key;
     const std::vector<Place> places = places_of_all(color, key);
@@ -208,7 +208,7 @@ std::unique_ptr<Communicator> Comm::split_in(RankRun& run, const SplitRequest& r
     return comm;
 }
 
-/// Only the simulator knows the other ranks' requests, so only it can name these ranks.
+/// A rank on a GPU does not see the other ranks' requests, so the diagnosis lacks them.
 void Comm::require_expected(const SplitRequest& request, const std::vector<int>& made,
                             SourceLine at) const {
     if (request.members.empty() || request.members == made) return;
@@ -255,7 +255,7 @@ BytesByVerb Comm::do_bytes_sent(SourceLine at) const {
 
 // The calls of NCCL for each verb.
 
-/// NCCL's all-to-all needs two buffers; ours may get one buffer for both.
+/// NCCL's all-to-all needs two buffers; ours also accepts one buffer for both.
 void Comm::set_aside(CommOperation& operation) {
     if (operation.verb != Verb::all_to_all || operation.count == 0 ||
         !operation.input.overlaps(operation.output))
@@ -314,7 +314,7 @@ void Comm::enqueue(const CommOperation& operation) {
     }
 }
 
-/// The value does not matter; it only matters that every rank has come.
+/// An all-reduce cannot end before every rank has begun it; nobody reads the value.
 void Comm::enqueue_barrier() {
     GPU_CHECK(ncclAllReduce(channel_.token.bytes_begin(), channel_.token.bytes_begin(), 1,
                             ncclInt32, ncclMax, nccl(), stream()));

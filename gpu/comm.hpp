@@ -11,8 +11,8 @@
 
 namespace lockstep::gpu {
 
-/// A rank's side of a communicator between GPUs. NCCL runs on its own stream, and events
-/// order it with the device's stream.
+/// A rank's side of a communicator between GPUs. NCCL runs on its own stream; events let
+/// this stream and the device's stream wait for each other.
 ///
 /// Differs: NCCL's minimum and maximum ignore NaNs; the simulator's do not.
 class Comm final : public Communicator {
@@ -21,8 +21,8 @@ class Comm final : public Communicator {
     static std::unique_ptr<Comm> make_world(RankRun& run, NcclHandle& handle, int ranks);
 
     /// Waits on the host until every rank has called meet(), and exchanges a message with
-    /// both neighbours in the ring of ranks. NCCL makes a connection at its first use.
-    /// That takes long and is not part of the program's work, so this function makes the
+    /// both neighbours in the ring of ranks. NCCL makes a connection at its first use,
+    /// which takes long and is not part of the program's work. So this function makes the
     /// connections of NCCL's rings and trees, and the connections to neighbours.
     /// Connections for all-to-all, gather and scatter are made later, because these verbs
     /// use messages.
@@ -69,7 +69,7 @@ class Comm final : public Communicator {
         std::int32_t key;
     };
     std::vector<Place> places_of_all(int color, int key);
-    /// Throws FaultError (F06) if the split made other members than this rank expects.
+    /// Throws FaultError (F06) if the group has other members than this rank expects.
     void require_expected(const SplitRequest& request, const std::vector<int>& made,
                           SourceLine at) const;
 

@@ -15,8 +15,8 @@ namespace lockstep::gpu {
 
 /// A device on the GPU that is current when the device is made. The same GPU must be
 /// current whenever the device is used. An operation is put into the stream, and the call
-/// returns at once. Only two things wait: downloads, and operations with indices that
-/// were written to after their upload.
+/// returns at once. Only two kinds of calls wait: downloads, and operations with indices
+/// that were written to after their upload.
 ///
 /// Reruns give the same bits: the order of each sum depends only on shapes, no kernel
 /// uses atomics, and each device gives cuBLAS its own workspace. Sums of all elements are
@@ -29,8 +29,8 @@ class Device final : public LocalDevice {
     ~Device() override;
 
     Stream& stream() { return stream_; }
-    /// Initializes cuBLAS now. The first use takes long. It should not happen while
-    /// kernels wait for other devices.
+    /// Initializes cuBLAS. This takes long, and should not happen while kernels wait for
+    /// other devices.
     void prepare();
     /// Waits until the device has done all issued work, without blocking in CUDA. Throws
     /// what `while_waiting` throws.
@@ -44,11 +44,11 @@ class Device final : public LocalDevice {
     void do_upload(const Tensor& destination, const HostTensor& values) override;
     void do_download(HostTensor& values, const Tensor& source) override;
 
-    /// Waits, unless the range of the indices is known from their upload.
+    /// Waits for the GPU, unless an upload or an earlier check has shown the index range.
     void check_indices(const Tensor& indices, std::int64_t bound) override;
     void compute_native(OperationRef operation) override;
-    /// Also names the rank in errors. If each operation is waited for (`sync`), no other
-    /// device of the process can begin an operation meanwhile.
+    /// Also names the rank in errors. With `sync`, waits for the operation; until it
+    /// ends, no other device of the process can begin an operation.
     void attempt(const char* operation, SourceLine at, FunctionRef<void()> use) override;
     bool takes_bf16(OperationRef operation) const override;
     /// Computes one operation. device_*.cpp specialize this, one file per family. If a
@@ -56,8 +56,8 @@ class Device final : public LocalDevice {
     template <typename Op>
     void compute(const Op& operation);
 
-    /// Runs `operation`, which reads `source`. This tensor may be of another device. Both
-    /// devices keep the host's order of operations.
+    /// Runs `operation`, which reads `source`. If `source` belongs to another device, the
+    /// operation runs after that device's earlier operations and before its later ones.
     void run_beside(const Tensor& source, FunctionRef<void()> operation);
     Blas& blas();
     /// destination (+)= factor * op(weights) y of each head.
@@ -67,7 +67,7 @@ class Device final : public LocalDevice {
     /// padded with zeros, so all tiles use the same kernel.
     void each_tile(const Tensor& c, const Tensor& a, bool accumulate,
                    FunctionRef<void(const Tensor&, const Tensor&)> multiply);
-    /// Returns the table of these tokens' pages. Keeps it until other tokens come.
+    /// Returns the table of these tokens' pages. Keeps it for calls with the same tokens.
     const Tensor& paged(const PagedTokensRef& tokens);
     /// Memory that an operation needs between its kernels.
     Tensor workspace_for_reduction();

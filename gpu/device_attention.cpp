@@ -17,7 +17,7 @@ namespace {
 // then form g groups of a/g members. Each call multiplies the i-th members of all groups:
 // there are a/g calls of g products.
 
-/// The places where the products of one call find an operand's heads.
+/// An operand's heads for one call: product i uses the head at data + i * step.
 template <typename T>
 struct Stepped {
     T* data;

@@ -10,7 +10,7 @@ namespace lockstep::gpu {
 void Device::run_beside(const Tensor& source, FunctionRef<void()> operation) {
     auto* other = static_cast<Device*>(source.device());
     if (other == this) return operation();
-    // Runs after the other device's earlier operations and before its later ones.
+    // Run it after the other device's earlier operations and before its later operations.
     stream_.wait_for(other->stream_);
     operation();
     other->stream_.wait_for(stream_);

@@ -107,7 +107,7 @@ def toolkits():
 
 
 def libraries(major):
-    """Returns the libraries that programs built with that CUDA load here: {name: file}."""
+    """Returns the libraries that a program built with CUDA `major` loads here: {name: file}."""
     places = [root for root in [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"),
                                 os.environ.get("NCCL_HOME")] if root]
     places += toolkits() + SYSTEM + python_packages()
@@ -117,7 +117,7 @@ def libraries(major):
 
 
 def program_folders():
-    """Returns folders other than the PATH that may have CUDA's programs."""
+    """Returns folders, besides those of the PATH, that may have CUDA's programs."""
     return [os.path.join(root, "bin") for root in toolkits() + python_packages()]
 
 
@@ -127,7 +127,7 @@ def header_folder(root, header):
 
 
 def library_file(root, name, major):
-    """Returns the library of that major version, preferably the name for linking."""
+    """Returns the library's file of that major version, preferably the .so for linking."""
     for place in LIBRARY_FOLDERS:
         for file in (f"lib{name}.so", f"lib{name}.so.{major}"):
             path = os.path.join(root, place, file)

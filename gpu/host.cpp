@@ -25,7 +25,7 @@ std::byte* PinnedPool::allocate(std::int64_t bytes) {
     void* memory = nullptr;
     const cudaError_t result = cudaMallocHost(&memory, static_cast<std::size_t>(bytes));
     if (result == cudaErrorMemoryAllocation) {
-        cudaGetLastError();  // clears the error: no later launch reports it
+        cudaGetLastError();  // clears the error, so that no later launch reports it
         throw GpuError(
             fmt::format("the host cannot pin another {} of memory", bytes_text(bytes)));
     }
@@ -90,7 +90,7 @@ void MeasuredHost::phase_ended() noexcept {
     try {
         spans_.on_host(std::move(ended.label), ended.start);
     } catch (const std::exception&) {
-        // Only the trace lacks a phase.
+        // Ignored: the trace lacks this phase, but the run's result is right.
     }
 }
 
@@ -121,7 +121,7 @@ Work HostCopies::launch(CopyDirection direction, const Tensor& destination,
     run_.device.forget_indices(destination);
 
     // Memory that is not pinned must not change until the copy's end, and CUDA may block
-    // the host until the stream reaches the copy. So wait here instead.
+    // the host until the stream reaches the copy. So the host waits here instead.
     const bool pinned = (to_host ? destination : source).storage()->pinned;
     if (!pinned) run_.device.synchronize();
 

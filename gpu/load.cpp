@@ -33,9 +33,9 @@ std::string folder_of_library() {
     return path.substr(0, path.rfind('/') + 1);
 }
 
-/// Returns the path of the module; empty if there is none. LOCKSTEP_GPU_MODULE comes
-/// first. Then come the places relative to the program, in the build folder or installed.
-/// A user's own program finds the module next to the library or in the installation.
+/// Returns the path of the module; empty if there is none. LOCKSTEP_GPU_MODULE is used if
+/// it is set. Otherwise searches relative to the program, in the build folder or
+/// installation; for a user's own program, next to the library or in the installation.
 std::string module_path() {
     if (const char* const given = std::getenv("LOCKSTEP_GPU_MODULE")) return given;
     if (!kMissing.empty()) return {};
@@ -60,7 +60,7 @@ std::string problem_text(const std::string& complaint) {
         library);
 }
 
-/// ./lockstep builds the module only if this is true.
+/// ./lockstep builds the module only if there is a driver.
 bool has_driver() {
     void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (driver != nullptr) ::dlclose(driver);

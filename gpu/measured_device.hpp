@@ -14,7 +14,7 @@ namespace lockstep::gpu {
 
 class HostCopies;
 
-/// Measures a real device as sim::VirtualDevice measures a virtual one: its time (by
+/// Measures a real device as sim::VirtualDevice measures a virtual device: its time (by
 /// events), its ledger, its counters. It does no arithmetic.
 class MeasuredDevice final : public DeviceMonitor {
   public:

@@ -59,8 +59,8 @@ ncclConfig_t without_blocking() {
     return config;
 }
 
-/// Both NCCL and the control line report a peer that died. Either may come first, but the
-/// control line knows more, so give it some time.
+/// Both NCCL and the control line report a peer that died. Either report may arrive
+/// first. The control line's report says more, so wait up to 2 seconds for it.
 void give_the_others_a_moment(const Watch& watch) {
     if (watch.alone()) return;
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);

@@ -11,8 +11,8 @@
 
 namespace lockstep::gpu {
 
-/// ncclInProgress is no failure: a nonblocking communicator returns it until a call is
-/// done; see NcclHandle::settle.
+/// Throws if an NCCL call failed. ncclInProgress is not a failure: a nonblocking
+/// communicator returns it until a call is done; see NcclHandle::settle.
 void check(ncclResult_t result, const char* call, const char* file, int line);
 
 ncclDataType_t nccl_type(DType dtype);
@@ -27,16 +27,16 @@ class NcclFamily {
     const Watch& watch() const { return watch_; }
     /// Throws RunStopped if the run has been stopped, GpuError if NCCL has failed.
     void check() const;
-    /// Aborts all communicators. To abort one at a time would wait for the others'
-    /// kernels.
+    /// Aborts all communicators at once: aborting one alone would wait for the kernels of
+    /// the others.
     void abort() noexcept;
     bool aborted() const { return aborted_; }
 
   private:
     friend class NcclHandle;
 
-    /// NCCL writes a communicator here from its own thread, maybe after the caller has
-    /// given up. So a slot lives as long as the family.
+    /// NCCL's own thread writes a communicator here, possibly after the caller has given
+    /// up. So a slot lives as long as the family.
     struct Slot {
         ncclComm_t comm = nullptr;
     };
@@ -48,7 +48,7 @@ class NcclFamily {
 };
 
 /// A nonblocking NCCL communicator: the host polls whether its calls are done, so that
-/// the host can give up if another process says so.
+/// the host can stop waiting if another process has failed.
 class NcclHandle {
   public:
     /// All processes of the communicator make their handles at the same time.
@@ -65,8 +65,8 @@ class NcclHandle {
     explicit operator bool() const { return slot_ != nullptr && slot_->comm != nullptr; }
     ncclComm_t get() const { return slot_->comm; }
 
-    /// Kinds of calls: a `first` one may have to connect to other processes for the first
-    /// time. That takes seconds without visible progress, but is no stall.
+    /// Kinds of calls: a `first` call may have to connect to other processes. Connecting
+    /// takes seconds without visible progress, but is not a stall.
     enum class Call : bool { known, first };
 
     /// Waits until the last call is done. Throws as NcclFamily::check.
@@ -83,8 +83,8 @@ class NcclHandle {
     NcclFamily::Slot* slot_ = nullptr;
 };
 
-/// Operations that progress together. If an exception leaves the group, the group is
-/// ended too; otherwise later calls would only be queued.
+/// NCCL calls that start together. The destructor ends the group after an exception, too:
+/// otherwise NCCL would only queue all later calls.
 class NcclGroup {
   public:
     NcclGroup() { GPU_CHECK(ncclGroupStart()); }

@@ -22,15 +22,15 @@ std::string host_name() {
     return name;
 }
 
-/// Identifies the machine as NCCL does: machines with copies of one image may have the
-/// same name.
+/// Identifies the machine as NCCL does, by its name and boot ID: machines that are copies
+/// of one image may have the same name.
 std::string machine() {
     std::string boot;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
     return host_name() + " " + boot;
 }
 
-/// Identifies a GPU, whatever its number and name are in a process.
+/// Identifies a GPU, which may have different numbers in different processes.
 std::string identity_of(int gpu) {
     cudaDeviceProp properties{};
     GPU_CHECK(cudaGetDeviceProperties(&properties, gpu));
@@ -56,8 +56,8 @@ GpuProcess::~GpuProcess() {
     if (control() != nullptr) control()->set_describe(nullptr);
 }
 
-/// Takes the GPU with this process's number on its machine. If a launcher shows each
-/// process only one GPU, takes that one.
+/// Takes the GPU whose number is this process's number on its machine. If the launcher
+/// lets each process see only one GPU, takes this GPU.
 void GpuProcess::take_gpu() {
     int gpus = 0;
     GPU_CHECK(cudaGetDeviceCount(&gpus));
@@ -82,7 +82,7 @@ void GpuProcess::take_gpu() {
 }
 
 /// Makes the communicator of all processes. Rank 0 sends NCCL's id of the run over the
-/// control line. NCCL makes the id from NCCL_COMM_ID if that is set.
+/// control line. If NCCL_COMM_ID is set, NCCL makes the id from it.
 NcclHandle GpuProcess::meet() {
     ncclUniqueId id{};
     if (rank() == 0) GPU_CHECK(ncclGetUniqueId(&id));

@@ -13,7 +13,7 @@
 
 namespace lockstep::gpu {
 
-/// While this object lives, the process must show progress.
+/// While this object lives, the run fails if this process shows no progress for too long.
 class Watching {
   public:
     explicit Watching(Control* control) : control_(control) {

@@ -37,7 +37,7 @@ struct RankRun {
     /// that the program made, in the order in which all ranks made them.
     void finish();
 
-    /// Uses the GPU; errors name the rank and what it does (`doing()`).
+    /// Calls `use`, which uses the GPU. Errors name the rank and `doing()`.
     template <typename Doing, typename Use>
     auto naming(const Doing& doing, const Use& use) const {
         return gpu::naming(rank, sync, doing, use);
@@ -48,7 +48,7 @@ struct RankRun {
     }
 
     int rank;
-    bool sync;  ///< operations are waited for
+    bool sync;  ///< the host waits for each operation
     NcclFamily& nccl;
     const std::vector<std::string>& hosts;  ///< by rank
     OperationLog& log;
@@ -60,7 +60,7 @@ struct RankRun {
     std::unique_ptr<lockstep::Device> host;  ///< null if no factory was given
     RunHandle handle;
     HostCopies copies;
-    std::exception_ptr mistake;  ///< found in a destructor, which cannot throw
+    std::exception_ptr mistake;  ///< an error in a destructor, which cannot throw
     std::deque<Channel>
         channels;  ///< of every communicator, in the order of their making
 };

@@ -56,7 +56,8 @@ void Spans::close(std::size_t number, Stream& stream) {
     close_at(number, std::move(end));
 }
 
-/// If the host issued nothing for long and all earlier work is done, the GPU was idle.
+/// Returns whether an operation continues the last compute span. It does not if the GPU
+/// was idle: the host issued nothing for long, and all earlier work is done.
 bool Spans::continues_computing(Kind kind, const Stream& stream) const {
     constexpr auto kLong = std::chrono::microseconds(100);
     if (kind != Kind::compute || !computing_ || computing_->stream != &stream)
@@ -73,8 +74,7 @@ void Spans::end_computing() {
 void Spans::close_at(std::size_t number, std::unique_ptr<Event> end) {
     Pending& span = pending_[number - first_];
     span.end = std::move(end);
-    // If the span's start has already been read, the rest is read at the end of the
-    // queue.
+    // If the span's start was read before its end was known, queue the span again.
     if (number - first_ >= seen_) return;
     pending_.push_back(std::move(span));
     span = {};
@@ -105,7 +105,7 @@ void Spans::memory(const TraceMemory& level, Stream& stream) {
 }
 
 /// Reads the spans that are over, so that their events can be used again. Spans that are
-/// still open keep their place; spans behind them are read anyway.
+/// still open stay in the queue, but do not keep later spans from being read.
 void Spans::read_finished() {
     constexpr std::size_t kMany = 256;
     if (pending_.size() - seen_ < kMany) return;
@@ -118,7 +118,8 @@ void Spans::read_finished() {
     }
 }
 
-/// Returns whether the span needs no wait: it has happened, or it is still open.
+/// Returns whether the GPU has passed all events of the span, so that read() does not
+/// wait. An open span has no end event yet.
 bool Spans::is_over(const Pending& span) {
     if (span.start != nullptr && !span.start->done()) return false;
     return span.is_memory || span.end == nullptr || span.end->done();
@@ -130,7 +131,7 @@ void Spans::finish() {
     pending_.clear();
 }
 
-/// Reads the span's start; also its end if it is closed.
+/// Reads the time of the span's start and, if the span is closed, of its end.
 void Spans::read(Pending& span) {
     if (span.start != nullptr) {
         span.label.start = time_of(*span.start);
@@ -186,17 +187,17 @@ void Spans::count(Kind kind, Picoseconds duration) {
 
 namespace {
 
-/// `event` begins no earlier than `before`. Returns whether it comes after, not within.
-/// Nothing is within an operation. The end of a phase may differ from an event by the
-/// rounding of two times.
+/// Returns whether `event`, which begins no earlier than `before`, comes after the end of
+/// `before`, not inside it. Only phases contain events. The end of a phase may differ
+/// from an event's time by the rounding of two times.
 bool comes_after(const TraceEvent& event, const TraceEvent& before) {
     constexpr Picoseconds kRounding = 1'000'000;
     return before.kind != "phase" || before.end <= event.start ||
            (before.end - event.start < kRounding && event.end > before.end);
 }
 
-/// Makes slices of a queue nest: each event's time was rounded on its own. A slice begins
-/// where the slice before it has ended, and ends with the phase around it.
+/// Corrects the rounding of times, so that the events of a queue nest: an event begins no
+/// earlier than the previous event's end, and ends no later than the phase around it.
 void nest(std::vector<TraceEvent>& events) {
     std::map<std::string, std::vector<const TraceEvent*>> open;
     for (TraceEvent& event : events) {

@@ -13,14 +13,14 @@
 namespace lockstep::gpu {
 
 /// Measures when the work in streams begins and ends, with one event before it and one
-/// after it. Events are read once they have happened. Time 0 is begin(). These times are
-/// the GPU's, with a resolution of about half a microsecond. The host's own work is timed
-/// by the host's clock (on_host).
+/// after it. Events are read once they have happened. Time 0 is begin(). The times of
+/// events are the GPU's, with a resolution of about half a microsecond. The host's own
+/// work is timed by the host's clock (on_host).
 ///
 /// Two events cost the GPU and the host a few microseconds, so short operations seem
-/// longer than they are without events. So, unless a trace is asked for, computations
-/// that follow each other within a tenth of a millisecond are one span, including the
-/// gaps between them.
+/// longer than they are without events. Unless a trace is asked for, computations that
+/// follow each other within a tenth of a millisecond are one span, including the gaps
+/// between them.
 class Spans {
   public:
     /// The sum to which a span's duration is added. Phases are only drawn.
@@ -28,8 +28,8 @@ class Spans {
 
     explicit Spans(bool trace) : trace_(trace) {}
 
-    /// The stream must be empty, so that the clocks of the host and the GPU begin
-    /// together.
+    /// Sets time 0. The stream must be empty, so that the clocks of the host and the GPU
+    /// begin together.
     void begin(Stream& stream);
 
     /// Opens a span at the current end of `stream`. The caller sets the label's fields.
@@ -79,14 +79,14 @@ class Spans {
     bool trace_;
     std::deque<Pending> pending_;
     std::size_t first_ = 0;  ///< number of the span that is first in pending_
-    std::size_t seen_ = 0;   ///< this many of pending_ were read, or open when seen
+    std::size_t seen_ = 0;   ///< how many spans of pending_ were passed to read()
     std::vector<std::unique_ptr<Event>> free_;
     /// Without a trace: the current span of computations, and the end of the last one.
     struct Computing {
         std::size_t number;
         Stream* stream;
         std::unique_ptr<Event> end;
-        HostTime asked;  ///< when the last of them was issued
+        HostTime asked;  ///< when the last computation was issued
     };
     std::optional<Computing> computing_;
     /// An event whose time is known; other events are measured from it. CUDA gives time

@@ -6,7 +6,7 @@
 
 namespace lockstep::gpu {
 
-/// A CUDA event. Without timing it can only be waited for, and costs less.
+/// A CUDA event. An event without timing can only be waited for, and costs less.
 class Event {
   public:
     enum class Timing : bool { off, on };
@@ -27,7 +27,7 @@ class Event {
 };
 
 /// The pause between two polls of the GPU. The first polls follow each other at once, for
-/// waits of microseconds; later ones sleep a little, to leave the core to others.
+/// waits of microseconds; later polls sleep a little, to leave the core to others.
 class Pause {
   public:
     void operator()();
@@ -36,9 +36,9 @@ class Pause {
     int asked_ = 0;
 };
 
-/// A CUDA stream: its work runs in order, and concurrently with other streams. When a GPU
-/// is full, it next starts blocks of kernels from urgent streams. So a collective need
-/// not wait for a whole wave of a matrix product.
+/// A CUDA stream: its work runs in order, and concurrently with other streams. When a
+/// full GPU has room again, it first starts blocks of kernels from urgent streams. So a
+/// collective need not wait for a whole wave of a matrix product.
 class Stream {
   public:
     enum class Priority : bool { usual, urgent };

@@ -9,7 +9,7 @@ namespace lockstep::gpu {
 /// CUDA's answer when it was asked for its GPUs. Versions are in CUDA's form: 13000 is
 /// 13.0, 0 is none.
 struct CudaAnswer {
-    int built = 0;   ///< the CUDA version that this was compiled with
+    int built = 0;   ///< the CUDA version at compile time
     int driver = 0;  ///< the newest CUDA version that the driver supports
     int gpus = 0;
     std::string error;        ///< "cudaErrorNoDevice"; empty if there was none
@@ -25,10 +25,10 @@ struct GpuAnswer {
     std::int64_t memory_bytes = 0;
     bool memory_pools = true;   ///< memory can be allocated in stream order
     std::vector<int> compiled;  ///< capabilities that the kernels were compiled for
-    int built = 0;              ///< the CUDA version that this was compiled with
+    int built = 0;              ///< the CUDA version at compile time
     int driver = 0;             ///< the newest CUDA version that the driver supports
     std::string error;    ///< of loading a kernel, "cudaErrorNoKernelImageForDevice";
-                          ///< empty if there was none or none was loaded
+                          ///< empty if there was no error, or no kernel was loaded
     std::string meaning;  ///< of the error, in CUDA's words
 };
 
@@ -47,8 +47,8 @@ std::string capability_text(int capability);
 std::string gpu_problem(const GpuAnswer& answer);
 
 /// Returns why NCCL cannot be used; empty if it can. `loaded` is the loaded version, and
-/// `built` is the version that this was built with. Both are in NCCL's form (22809 is
-/// 2.28.9); 0 means unknown.
+/// `built` is the version at compile time. Both are in NCCL's form (22809 is 2.28.9); 0
+/// means unknown.
 std::string nccl_problem(int loaded, int built);
 
 }  // namespace lockstep::gpu

@@ -28,7 +28,7 @@ class Uploads {
     Uploads();
 
     /// Puts a copy of the values into the stream; the caller may change them once this
-    /// returns. While no page is free, calls `while_waiting` again and again; that may
+    /// returns. While no page is free, calls `while_waiting` again and again, which may
     /// throw to end the wait.
     void put(std::byte* destination, const std::byte* values, std::int64_t bytes,
              Stream& stream, FunctionRef<void()> while_waiting);

@@ -3,7 +3,7 @@
 
 usage: gpu/verified.py RESULTS.json… [FILE]
 
-Several results make one table if they are of one commit and one machine. If several of them have
+Several results make one table if they come from one commit and one machine. If several of them have
 the same step, the first result is used.
 """
 

@@ -1,7 +1,7 @@
 """What gpu/verify.py tries, in which order, and how long each step may take.
 
-The first minutes tell most. The device's contract comes before speed; speed comes before steps that
-need a sanitizer or several processes. Lessons, the suite and all steps that may fail come last.
+The steps that tell most come first: the device's contract, then speed, then steps that need a
+sanitizer or several processes. Lessons, the suite and all steps that may fail come last.
 `typical` is the time of a step on one H200. Builds, the suite and the communicator's contract have
 not been timed separately there, so their times are guesses.
 """
@@ -83,8 +83,8 @@ def bench_steps(machine):
 
 
 def sanitizer_step(machine, tool, need):
-    """Runs some of the device's tests; they use no kernel of cuBLAS. Failing CUDA calls are
-    no finding, because tests provoke some."""
+    """Runs some of the device's tests; they use no kernel of cuBLAS. Some tests make CUDA calls
+    fail on purpose, so a failing call is no finding."""
     argv = [machine.sanitizer or "compute-sanitizer", "--tool", tool,
             "--launch-timeout", "60", "--kernel-name", "kernel_substring=lockstep",
             "--error-exitcode", "9", *(["--report-api-errors", "no"] if tool == "memcheck" else []),

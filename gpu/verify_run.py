@@ -1,8 +1,8 @@
 """Runs the steps of gpu/verify.py, each under a time limit, and keeps the results.
 
 FOLDER/results.json is rewritten before and after every step, so a run that is interrupted leaves
-its results: the current step says `running`, later ones `not run`. FOLDER/logs.tar.gz has the
-output of the steps. `running.log` and `running.errors` have the output of the current step so far.
+its results: the current step has the status `running`, later steps `not run`. FOLDER/logs.tar.gz
+has the output of the steps; `running.log` and `running.errors` have the current step's output.
 """
 
 import ctypes
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import verify_figures
 
 OPTIONAL_SECONDS = 60      # the longest time of a step that may fail
-LEAST_SECONDS = 5          # with less time left no step begins
-MOST_LOGGED = 1 << 20      # kept bytes at the end of a step's output
+LEAST_SECONDS = 5          # if less time is left, no step begins
+MOST_LOGGED = 1 << 20      # bytes that are kept of a step's output: the last ones
 CRASHES = {128 + number for number in
            (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)}
 PR_SET_PDEATHSIG = 1
@@ -31,11 +31,11 @@ class Step:
     name: str
     argv: list
     need: str                      # must or may
-    typical: float                 # seconds that it takes, as far as they can be guessed
-    limit: float                   # seconds after which it is ended
+    typical: float                 # seconds that the step takes on one H200; some are guesses
+    limit: float                   # seconds after which the step is ended
     reader: callable = verify_figures.last_line
     targets: tuple = ()            # targets of the build that it runs
-    goal_of: str = ""              # judges the figures of that step; runs nothing
+    goal_of: str = ""              # the step whose figures this step judges; this step runs nothing
     shares_gpu: bool = False       # two processes share the GPU, which NCCL does not support
     lacking: str = ""              # why this machine cannot run it
 
@@ -77,7 +77,7 @@ def execute(argv, seconds, out, errors, folder, environment):
 
 
 def said_last(*texts):
-    """Returns the last line of the first text that has one."""
+    """Returns the last line of the first text that has a line."""
     return next((line for line in (verify_figures.last_line(text).said for text in texts)
                  if line), "")
 

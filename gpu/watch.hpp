@@ -4,8 +4,8 @@
 
 namespace lockstep::gpu {
 
-/// Shows the other processes that this process works or waits, and asks whether the run
-/// goes on. Does nothing if the process is alone.
+/// Tells the other processes that this process is working or waiting, and finds out
+/// whether the run has been stopped. Does nothing if the process is alone.
 class Watch {
   public:
     explicit Watch(Control* control) : control_(control) {}

@@ -29,20 +29,20 @@ std::unique_ptr<Cluster> make_cluster(const Options& options, int ranks,
                                       bool trace = false);
 
 /// Returns this process's place among the processes that were started together, if there
-/// is one and the requested backend may need it. Then also sets the environment of CUDA
-/// and NCCL.
+/// is one and the requested backend may need it. If it returns a place, it also sets the
+/// environment of CUDA and NCCL.
 std::optional<gpu::Placement> placement_for(const Options& asked);
 
-/// Returns the options with the backend and the number of ranks that they mean on this
-/// machine. `gpu` becomes nccl if there is a GPU for each rank, or if several processes
-/// were started together; otherwise `gpu` becomes cuda. Without --ranks there are
-/// `default_ranks`. With nccl, `placement` gives the number of ranks; without a
-/// placement, the default is at most the number of GPUs. Throws MissingError if the
-/// machine lacks what the backend needs.
+/// Returns the options, with the backend and the number of ranks replaced by what they
+/// mean on this machine. `gpu` becomes nccl if there is a GPU for each rank, or if
+/// several processes were started together; otherwise `gpu` becomes cuda. Without --ranks
+/// the number of ranks is `default_ranks`. With nccl, `placement` gives the number of
+/// ranks; without a placement, the default is at most the number of GPUs. Throws
+/// MissingError if the machine lacks what the backend needs.
 Options resolved(Options options, int default_ranks,
                  const std::optional<gpu::Placement>& placement);
 
-/// Says on standard error, once for all processes, what --backend gpu means here.
+/// Prints to standard error, once for all processes, what --backend gpu means here.
 void say_backend(const std::string& program, const Options& asked, const Options& options,
                  const std::optional<gpu::Placement>& placement);
 

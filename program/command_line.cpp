@@ -45,8 +45,9 @@ std::string paragraph(const std::string& text) {
     return lines;
 }
 
-/// Formats CLI11's help to the window's width. The program lists its commands, each with
-/// the first sentence of its purpose. Other commands show the help of their subcommands.
+/// Formats CLI11's help to the window's width. The program's help lists its commands,
+/// each with the first sentence of its purpose. A command's help includes its
+/// subcommands' help.
 class HelpFormat : public CLI::Formatter {
   public:
     std::string make_help(const CLI::App* app, std::string,
@@ -98,7 +99,7 @@ class HelpFormat : public CLI::Formatter {
     }
 };
 
-/// Throws UsageError if the command has no use for one of its words.
+/// Throws UsageError if a word is left that the command does not accept.
 void require_no_extras(const CLI::App& app) {
     std::vector<std::string> names;
     for (const CLI::Option* option : app.get_options())

@@ -73,7 +73,7 @@ Take choice_into(
     };
 }
 
-/// A positional, an option or a flag that a command takes, as help shows it.
+/// A positional, an option or a flag that a command accepts, as help shows it.
 struct Taken {
     std::string name;                         ///< "SLUG", or with dashes "--ranks"
     std::string value;                        ///< "N"; empty for positionals and flags
@@ -89,14 +89,14 @@ class Command {
     Command(CLI::App& app, std::string name, std::string purpose)
         : app_(app), name_(std::move(name)), purpose_(std::move(purpose)) {}
 
-    /// The request that the command makes. The command's words fill the fields.
+    /// The command's request; the words after the command fill the request's fields.
     template <typename R>
     R& asks_for() {
         return request_.emplace<R>();
     }
     const std::any& request() const { return request_; }
 
-    // In all of these, `meaning` is the text for help.
+    // In the next functions, `meaning` is the text for help.
 
     /// A word without an option's name; it is required.
     void positional(const std::string& name, const std::string& meaning, Take take);
@@ -167,9 +167,9 @@ class CommandLine {
         Command* command = nullptr;
         std::string text;
     };
-    /// Finds the command that the words name, and takes its words.
+    /// Finds the command that the first words name, and reads the words after it.
     Asked read();
-    /// Takes the words of a program without commands, and returns the unknown words. If
+    /// Reads the words of a program without commands, and returns the unknown words. If
     /// `all` is true, throws UsageError for an unknown word instead.
     std::vector<std::string> read_options(bool all);
 

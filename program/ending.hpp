@@ -19,14 +19,13 @@ struct Ending {
     bool is_diagnosis = false;  ///< a diagnosis names its ranks itself
 };
 
-/// In a handler: returns a text for the exception, and the exit status. The text is one
-/// line; for a fault in a distributed program it is the lines of the diagnosis. Lines
-/// begin with the name of `program`, and with `rank` if a rank threw. An exception of
-/// unknown type is the program's mistake; if `program` is empty, it is a bug in Lockstep.
+/// In a catch block: returns a text for the exception, and the exit status. The text is
+/// the diagnosis of a FaultError, or one line that begins with the name of `program` and,
+/// if a rank threw, with `rank`. An exception of unknown type counts as a mistake of the
+/// program or, if `program` is empty, as a bug in Lockstep.
 Ending ending_of_exception(const std::string& program = "", int rank = -1);
 
-/// Says on standard error what ended the program; returns its status. If standard error
-/// cannot be written, the program still ends with the status.
+/// Writes the text to standard error. Returns the exit status, even if it cannot write.
 int report(const Ending& ending);
 
 }  // namespace lockstep::programs

@@ -5,11 +5,11 @@
 
 namespace lockstep::programs {
 
-/// Says why a run on real devices is stuck. Each rank's log of operations is repeated on
-/// virtual devices, whose checker names the mistake. (See read_log; the log is empty if a
-/// rank gave none.) If the calls match, says how far every rank has come. `stalled` is
-/// the rank that noticed first. Returns whole lines, broken at `width` columns if
-/// possible.
+/// Returns the reason why a run on real devices is stuck. Each rank's log of operations
+/// (see read_log; empty if the rank gave none) is repeated on virtual devices, whose
+/// checker names the mistake. If a log is missing or incomplete, or if the calls match,
+/// the text says instead how far every rank has come. `stalled` is the rank that noticed
+/// first. Returns whole lines, broken at `width` columns if possible.
 std::string stall_text(const std::vector<std::string>& logs, int stalled, int width);
 
 /// Throws FaultError if programs have ended on real devices although their calls are

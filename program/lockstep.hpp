@@ -1,6 +1,6 @@
 #pragma once
 
-// All headers that the program of one device and its main need.
+// All headers that a user's program needs, for its devices and for main().
 
 #include "program/run.hpp"
 #include "sim/cluster.hpp"

@@ -42,7 +42,7 @@ struct Options {
     Settings values;                              ///< of all declared settings
     RunSettings run;
     std::optional<std::filesystem::path> out;
-    /// With --backend nccl, this process in the run; set when all processes have met.
+    /// With --backend nccl: this process; set when all processes have connected.
     gpu::Process* process = nullptr;
 
     /// Returns whether times come from the virtual clock, and so equal the formulas.

@@ -18,8 +18,8 @@ namespace lockstep::programs {
 
 namespace {
 
-/// Inserts the rank into a sentence "ring: …" that does not name it. Does nothing for
-/// rank 0.
+/// Inserts the rank after the program's name in "ring: …", unless a rank follows. Does
+/// nothing for rank 0.
 void name_rank(std::string& text, int rank) {
     const std::size_t colon = text.find(": ");
     if (rank == 0 || colon == std::string::npos) return;
@@ -28,7 +28,7 @@ void name_rank(std::string& text, int rank) {
     text.insert(colon + 2, fmt::format("rank {}: ", rank));
 }
 
-/// Restores the terminal's settings. If a rank is killed at a prompt, echo stays off.
+/// Restores the terminal's settings: a rank killed at a prompt would leave echo off.
 class TerminalKept {
   public:
     TerminalKept() { known_ = ::tcgetattr(STDIN_FILENO, &before_) == 0; }

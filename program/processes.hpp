@@ -14,20 +14,20 @@
 
 namespace lockstep::programs {
 
-/// In a handler: says how the exception ends the program.
+/// In a catch block: returns how the exception ends the program.
 using Explain = std::function<Ending()>;
 
-/// In a handler: tells the other processes about the exception.
+/// In a catch block: tells the other processes about the exception.
 gpu::Failure tell_failure(
     gpu::Control& control, const Explain& explain = [] { return ending_of_exception(); });
 
-/// In a handler: calls tell_failure, and returns the first failure of any process. Rank 0
-/// prints that failure (see Control::claim_text).
+/// In a catch block: calls tell_failure, and returns the first failure of any process.
+/// Rank 0 prints that failure (see Control::claim_text).
 gpu::Failure first_failure(
     gpu::Control& control, const Explain& explain = [] { return ending_of_exception(); });
 
-/// Runs a copy of this program for each rank, with the same words, and returns the status
-/// of the first copy that failed. Afterwards the terminal has its old settings.
+/// Runs a copy of this program for each rank, with `words` as arguments, and returns the
+/// status of the first copy that failed. Afterwards the terminal has its old settings.
 int run_copies(int ranks, const std::vector<std::string>& words);
 
 /// This process and its connection to the other processes of a run with --backend nccl.
@@ -40,7 +40,7 @@ class Processes {
         const Options& options, const std::optional<gpu::Placement>& placement,
         Explain explain = [] { return ending_of_exception(); });
 
-    /// Takes this process's GPU, and makes NCCL's communicators to the other processes.
+    /// Selects this process's GPU, and makes NCCL's communicators to the other processes.
     gpu::Process& open(const Options& options);
 
     /// Null if this is the only process.
@@ -48,7 +48,7 @@ class Processes {
     /// Returns whether this process prints and records for all.
     bool leads() const { return control_ == nullptr || control_->rank() == 0; }
 
-    /// In a handler: tells the other processes, and returns the status of the first
+    /// In a catch block: tells the other processes, and returns the status of the first
     /// failure. Rank 0 prints that failure. If this is the only process, rethrows.
     int give_up();
 

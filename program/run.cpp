@@ -47,7 +47,7 @@ std::string file_name(const char* path) {
     return path == nullptr ? "program" : std::filesystem::path(path).filename().string();
 }
 
-/// Keeps only the words of `rest` in argc and argv. The order is the same in both.
+/// Removes the words that are not in `rest` from argc and argv. `rest` has argv's order.
 void leave(int& argc, char** argv, const std::vector<std::string>& rest) {
     int left = 1;
     for (int i = 1; i < argc; ++i)
@@ -73,7 +73,7 @@ class Launch::Thrown {
             }
         };
     }
-    /// In a handler: returns the rank that threw this exception; -1 if none did.
+    /// In a catch block: returns the rank that threw this exception; -1 if none did.
     int rank() const {
         for (const auto& [rank, thrown] : what_)
             if (thrown == std::current_exception()) return rank;
@@ -152,7 +152,7 @@ void Launch::State::read(int& argc, char** argv, bool takes_all) {
         leave(argc, argv, line.read_options(takes_all));
 }
 
-/// Determines what the options mean here. Throws if this machine cannot run them.
+/// Completes the options for this machine. Throws if the machine does not support them.
 void Launch::State::settle() {
     std::vector<programs::Setting> declared = programs::common_settings();
     declared.insert(declared.end(), info_.settings.begin(), info_.settings.end());
@@ -166,7 +166,7 @@ void Launch::State::settle() {
     programs::say_backend(info_.name, asked, options_, placement_);
     programs::cluster_options(options_, ranks(), trace_);
     if (placement_ && placement_->rank != 0) options_.out.reset();
-    if (!placement_) try_folder();  // else later, when the other processes can be told
+    if (!placement_) try_folder();  // else later, so that a failure reaches all ranks
     record_.options =
         programs::run_options(info_.name, options_, info_.default_ranks, info_.settings);
     record_.options.sum_length = info_.sum_length;
@@ -245,7 +245,7 @@ void Launch::State::write() const {
     say(fmt::format("the record of this run is in {}", options_.out->string()));
 }
 
-/// In a handler: says what ended the run, and returns the exit status.
+/// In a catch block: prints what ended the run, and returns the exit status.
 int Launch::State::end() {
     std::optional<FaultError> fault;
     try {

@@ -45,9 +45,9 @@ using Show = std::function<void(const RunReport& report)>;
 /// --out.
 ///
 /// With --backend nccl each rank is a process, and each process runs main. Code of main
-/// outside run() runs once per rank; code that must run once belongs into a Show. If no
-/// launcher started the processes, the first one starts a copy of itself for each rank,
-/// and waits for the copies in run(); it runs no program itself.
+/// outside run() runs once per rank; code that must run once belongs in a Show. If no
+/// launcher started the processes, the first process starts a copy of itself for each
+/// rank, and waits for the copies in run(); it runs no program itself.
 class Launch {
   public:
     /// Removes Launch's options from argc and argv. The program keeps the other words,
@@ -61,7 +61,7 @@ class Launch {
     /// Returns whether run() will run a program, instead of printing help or an error.
     explicit operator bool() const;
 
-    // If an option was wrong, these may return defaults.
+    // If an option was wrong, these functions may return defaults.
 
     const std::string& backend() const;  ///< sim, cuda or nccl
     int ranks() const;

@@ -7,8 +7,8 @@ namespace lockstep::sim {
 
 namespace {
 
-// Measured: a tile's scores fit into a core's cache together with the operands, and a
-// tile is large enough for products at full speed.
+// Measured sizes: a tile's scores fit into a core's cache together with the operands, and
+// the tile's products run at full speed.
 constexpr std::int64_t kTileQueries = 128;
 constexpr std::int64_t kTileKeys = 256;
 
@@ -50,7 +50,7 @@ void AttentionTiles::cut_keys(QueryTile& tile, std::int64_t keys) const {
             continue;
         }
         const auto [earliest, latest] = range_of(query_tokens_, tile.queries);
-        // Leaves out the last keys if no query sees them.
+        // Leaves out keys at the end that no query of the tile sees.
         while (own.count > 0 && key_tokens_[own.end() - 1] > latest)
             --own.count;
         if (own.count == 0) continue;

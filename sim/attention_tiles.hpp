@@ -25,7 +25,7 @@ struct KeyTile {
     bool masked;  ///< some query of the tile does not see some key
 };
 
-/// Some queries, with all tiles of keys that at least one of them sees.
+/// Some queries, with all tiles of keys that at least one of these queries sees.
 struct QueryTile {
     Stretch queries;
     std::vector<KeyTile> keys;
@@ -43,7 +43,7 @@ class AttentionTiles {
     auto end() const { return tiles_.end(); }
 
     /// scores = q k^T of the tile, (queries, keys); -infinity if a query does not see the
-    /// key. `q` has the tile's queries, times the factor; `k` has all keys.
+    /// key. `q` is the tile's queries multiplied by the factor; `k` has all keys.
     template <typename T>
     void score(std::vector<T>& scores, const std::vector<T>& q, const std::vector<T>& k,
                const Stretch& queries, const KeyTile& tile, std::int64_t width) const {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <new>
 
-// These tell AddressSanitizer which bytes of a block are unused. Without
+// These macros tell AddressSanitizer which bytes of a block are unused. Without
 // AddressSanitizer, they do nothing.
 #if __has_include(<sanitizer/asan_interface.h>)
 #include <sanitizer/asan_interface.h>
@@ -20,7 +20,7 @@ namespace {
 constexpr std::align_val_t kAlignment{64};
 constexpr std::int64_t kLeastBytes = 64;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 62;
-/// Unused blocks are dropped after this many takes: many steps of the largest models.
+/// Unused blocks are dropped after this many calls of take(): many steps of large models.
 constexpr int kTakesToIdle = 1 << 16;
 
 std::byte* new_block(std::int64_t size) {
@@ -71,7 +71,7 @@ std::byte* BlockCache::take(std::int64_t bytes) {
 
 void BlockCache::give_back(std::byte* block, std::int64_t bytes) noexcept {
     const std::int64_t size = block_bytes(bytes);
-    Size& kept = sizes_.find(size)->second;  // it exists since the block was taken
+    Size& kept = sizes_.find(size)->second;  // take() has made this entry
     ASAN_UNPOISON_MEMORY_REGION(block, static_cast<std::size_t>(size));
     kept.first = new (block) Kept{kept.first};
     ASAN_POISON_MEMORY_REGION(block + sizeof(Kept),

@@ -39,7 +39,7 @@ class BlockCache {
     void count_kept_in(std::int64_t& total) { total_ = &total; }
 
   private:
-    /// Every kept block begins with this.
+    /// Every kept block begins with this struct.
     struct Kept {
         Kept* next;
     };

@@ -23,8 +23,8 @@ enum class ExecutorKind : std::uint8_t { fibers, threads };
 /// show (F21 to F29). Under `full`, memory that was never written is NaN.
 enum class CheckLevel : std::uint8_t { cheap, full };
 
-/// Returns `full` if the environment has LOCKSTEP_CHECK=full, else `cheap`. So programs
-/// need not be built again. Throws UsageError for any other value.
+/// Returns `full` if the environment has LOCKSTEP_CHECK=full, else `cheap`. So another
+/// level needs no rebuild of the program. Throws UsageError for any other value.
 CheckLevel check_level_asked();
 
 /// Makes the device of a rank, if it should not be a CpuDevice.
@@ -52,12 +52,12 @@ struct ClusterOptions {
     /// is compared with the program's tensor of that name. A shard, kept with its Part,
     /// is compared with that part of the whole, without padding. i32 must be equal; other
     /// types may differ by the rounding of sums. It is a mistake if one side lacks a
-    /// name, if shapes or dtypes differ, or if no rank keeps some element. A series must
-    /// be on both sides. Its values are not compared, since each rank may have a share of
-    /// them.
+    /// name, if shapes or dtypes differ, or if an element is kept by no rank. A series
+    /// must be on both sides. Its values are not compared, since each rank may have a
+    /// share of them.
     Program reference;
-    /// For replays of runs that hang: the ranks that are stuck when their program
-    /// returns. A diagnosis must not say that these ranks have ended. Empty means none.
+    /// For replays of hanging runs: the ranks that hung. Their replayed program returns,
+    /// but no diagnosis may say that these ranks have ended. Empty means none.
     std::vector<bool> stands_still;
 
     static constexpr int kMaxRanks = 16384;
@@ -70,7 +70,7 @@ std::unique_ptr<Cluster> make_cluster(ClusterOptions options);
 std::unique_ptr<Cluster> make_cluster(int ranks,
                                       const std::string& cluster = "classroom");
 
-/// A HostFactory: the host of a GPU computes as virtual devices do.
+/// Makes a GPU's host, which computes like virtual devices. Usable as a HostFactory.
 std::unique_ptr<Device> make_host(int index, DeviceMonitor& monitor, PinnedPages& pages);
 
 }  // namespace lockstep::sim

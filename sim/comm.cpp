@@ -21,7 +21,7 @@ Engine& Comm::engine(SourceLine at) const {
 }
 
 Comm::~Comm() {
-    // In a failed run, works that are left undone are no mistake.
+    // After a run, or while it fails, unfinished work is no mistake of the program.
     if (*engine_ == nullptr) return;
     if (std::uncaught_exceptions() > 0) {
         team_.lifetimes[rank()].went = true;
@@ -79,8 +79,8 @@ BytesByVerb Comm::do_bytes_sent(SourceLine at) const {
     const Launch* const open = team_.members[member].first;
     require(open == nullptr, at, [&] {
         return fmt::format(
-            "the bytes sent over {} were asked for before its {} of {} was waited for; "
-            "call wait() on its Work first",
+            "the bytes sent over {} are known only after its {} at {} has ended; call "
+            "wait() on the Work first",
             name(), text_of(open->posted.front().operation), open->at.text());
     });
     team_.settle_counts();

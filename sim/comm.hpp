@@ -6,7 +6,7 @@
 
 namespace lockstep::sim {
 
-/// A rank's side of a communicator between virtual devices. Hands the rank's launches to
+/// A rank's side of a communicator between virtual devices. Passes the rank's launches to
 /// the engine.
 class Comm final : public Communicator {
   public:
@@ -17,7 +17,7 @@ class Comm final : public Communicator {
           engine_(std::move(engine)),
           team_(team),
           made_at_(made_at) {}
-    /// Tells the engine, which looks for works that the rank has left undone.
+    /// Tells the engine, which checks whether the rank has waited for all its work.
     ~Comm() override;
 
   private:

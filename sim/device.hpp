@@ -5,7 +5,7 @@
 
 namespace lockstep::sim {
 
-/// A virtual device: memory on the host, arithmetic on the thread that runs it.
+/// A virtual device. Its memory is on the host, and the calling thread computes.
 ///
 /// Results depend only on the operands' values and shapes, not on their addresses or the
 /// thread. Elementwise results do not depend on the element's place either, so a shard
@@ -14,7 +14,7 @@ namespace lockstep::sim {
 class CpuDevice final : public LocalDevice {
   public:
     /// Pinned memory comes from `pages`, which must outlive the device. Without `pages`,
-    /// pinned memory is like any other.
+    /// pinned memory is like any other memory.
     CpuDevice(int index, DeviceMonitor& monitor, PinnedPages* pages = nullptr);
     ~CpuDevice() override;
 

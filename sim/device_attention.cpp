@@ -108,7 +108,7 @@ class HeadForward {
         : tiles_(tiles), width_(width) {}
 
     std::vector<T> k, v;   ///< all keys and values, (n, width) each
-    std::vector<T> q, y;   ///< of the tile's queries; q times the factor
+    std::vector<T> q, y;   ///< for the tile's queries; q times the factor
     T *maximum{}, *sum{};  ///< one number per query
 
     /// Adds a tile's keys and values to the results.
@@ -138,7 +138,7 @@ class HeadForward {
 
     const AttentionTiles& tiles_;
     std::int64_t width_;
-    std::vector<T> p_;  ///< of the tile, (queries, keys)
+    std::vector<T> p_;  ///< for the tile, (queries, keys)
 };
 
 }  // namespace
@@ -209,8 +209,8 @@ class HeadBackward {
 
     std::vector<T> k, v;              ///< all keys and values, (n, width) each
     std::vector<T> dk, dv;            ///< their gradients
-    std::vector<T> q, dy;             ///< of the tile's queries; q times the factor
-    std::vector<T> dq;                ///< their gradient, without the factor
+    std::vector<T> q, dy;             ///< for the tile's queries; q times the factor
+    std::vector<T> dq;                ///< the gradient of q, without the factor
     const T *log_sum_exp{}, *dy_y{};  ///< one number per query
 
     /// Adds what a tile contributes to the gradients.
@@ -253,7 +253,7 @@ class HeadBackward {
 
     const AttentionTiles& tiles_;
     std::int64_t width_;
-    std::vector<T> p_, ds_;  ///< of the tile, (queries, keys)
+    std::vector<T> p_, ds_;  ///< for the tile, (queries, keys)
 };
 
 }  // namespace
@@ -276,8 +276,8 @@ void CpuDevice::compute(const ops::HeadRowProducts& op) {
 
 namespace {
 
-/// Rotates a head's row. Its halves a and b become a c - b s and b c + a s; c and s are
-/// the cosines and sines of the columns' angles.
+/// Rotates a head's row. The row's halves a and b become a c - b s and b c + a s; c and s
+/// are the cosines and sines of the columns' angles.
 template <typename T>
 void rotate_row(T* destination, const T* source, const std::vector<T>& cosines,
                 const std::vector<T>& sines) {

@@ -276,7 +276,7 @@ void Engine::wait(Launch& launch, SourceLine at) {
         state.waiting = &launch;
         scheduler_.suspend();
     }
-    // The program waits for a copy; the device's queue waits for a communication.
+    // For a copy the program waits; for a communication the device's queue waits.
     VirtualDevice& waits = launch.is_copy() ? state.virtual_host : state.virtual_device;
     state.virtual_device.follow_host(at);
     const Picoseconds start = state.virtual_device.now();
@@ -305,7 +305,7 @@ std::size_t Engine::wait_any(std::vector<Launch*> launches, SourceLine at) {
     return static_cast<std::size_t>(ends_first - launches.begin());
 }
 
-/// Adds to the trace that the rank's compute queue waited for the launch.
+/// Adds an event to the trace: the rank's compute queue waited for the launch.
 void Engine::trace_wait(const Launch& launch, Picoseconds start, SourceLine at) {
     // An empty group has no event; it can still end late, behind earlier launches.
     TraceEvent event = launch.traced < 0 ? span_of(launch, -1) : trace_.at(launch.traced);
@@ -344,7 +344,7 @@ void Engine::declare_same(const Team& team, int member, const HostTensor& values
     checker_->expected(team, member, same, rank(team.ranks[member]).virtual_device.now());
 }
 
-/// `of_it` has the rest of the member's statement about the tensor.
+/// `of_it` is what the member states about the tensor, without its shape and dtype.
 void Engine::expect(const Team& team, int member, const Tensor& tensor,
                     Expectation of_it) {
     of_it.shape = tensor.shape();
@@ -397,7 +397,7 @@ void Engine::arrive(Posted& posted) {
     list_if_complete(team);
 }
 
-/// A team's collectives end in order. The first one is listed when all members are there.
+/// A team's collectives end in order. Lists the first one if all members have arrived.
 void Engine::list_if_complete(Team& team) {
     if (team.meetings.empty()) return;
     Meeting& meeting = team.meetings.front();
@@ -490,7 +490,7 @@ bool Engine::end_wait_for_any() {
     return true;
 }
 
-/// Adds communications that never end to the trace, up to the stop.
+/// Adds to the trace the communications that never end; they are drawn up to the stop.
 void Engine::trace_open(Picoseconds stop) {
     if (!trace_.is_on()) return;
     for (const auto& team : teams_) {
@@ -514,8 +514,8 @@ bool Engine::end_meetings() {
 }
 
 /// Returns how long a collective takes. In a group, the latency that earlier collectives
-/// have paid is subtracted: only the longest latency counts. Group says what NCCL does,
-/// and what the model leaves out.
+/// have paid is subtracted: only the longest latency counts. The class Group says what
+/// NCCL does, and what the model leaves out.
 Picoseconds Engine::time_in_group(const CollectiveCall& call, const Team& team,
                                   const Meeting& meeting) const {
     const Picoseconds alone = collective_time(call, options_.spec, team.ranks);
@@ -527,7 +527,7 @@ Picoseconds Engine::time_in_group(const CollectiveCall& call, const Team& team,
     return alone - std::min(latency, paid);
 }
 
-/// The copy has its turn. Its data move when its link is free.
+/// Called when it is the copy's turn. The copy's data move when its link is free.
 void Engine::begin_copy(Posted& posted) {
     const Picoseconds ready = posted.launch->turn;
     const std::int64_t bytes = posted.operation.input.bytes();
@@ -599,8 +599,8 @@ void Engine::split_team(const Team& team, const Meeting& meeting) {
     }
 }
 
-/// Prefetches what the message touches. That memory was last used when the two ranks ran;
-/// with a thousand ranks it has left the caches since then.
+/// Prefetches what the message touches. The two ranks used this memory when they last
+/// ran; with a thousand ranks it has left the caches since then.
 void Engine::prefetch(const Message& message) const {
     for (const Posted* side : {message.send, message.recv}) {
         __builtin_prefetch(side);
@@ -650,9 +650,9 @@ void Engine::count(const Message& message) const {
     }
 }
 
-/// Returns whether nothing can come before the message at its ports: only its two ranks
-/// use these ports, both ranks are blocked on the message (or have ended), and they have
-/// no other open send or recv. Then the message need not wait its turn in virtual time.
+/// Returns whether no message can use this message's ports earlier: only its two ranks
+/// use the ports, both ranks are blocked on the message (or have ended), and they have no
+/// other open send or recv. Then the message need not wait its turn in virtual time.
 bool Engine::is_alone(const Message& message) const {
     const auto blocked_on = [&](const Launch& launch) {
         const RankState& state = *ranks_[launch.rank];
@@ -674,7 +674,7 @@ void Engine::deliver(const Message& message, Network::Span span) {
     watchers_.tell(&Watcher::message_ended, *message.send, *message.recv);
     if (!message.send->operation.is_no_message(message.send->launch->member))
         count(message);
-    if (trace_.is_on())  // copying the name costs more than asking
+    if (trace_.is_on())  // copying the name costs more than this check
         trace_.flow({message.source, message.destination,
                      message.send->launch->team->name, span.start, span.end,
                      message.bytes});
@@ -723,9 +723,9 @@ void Engine::close(Launch& launch) {
     if (side.first != nullptr) open(*side.first);
 }
 
-// A run that cannot go on ends.
+// Ending a run that cannot continue.
 
-/// Adds what the whole run knows to a mistake that a check of one rank found.
+/// Adds facts about the whole run to a mistake that a check of one rank found.
 void Engine::complete_diagnosis() const {
     try {
         if (failure_) std::rethrow_exception(failure_);

@@ -33,9 +33,9 @@ struct RankState {
     }
 
     // First the fields that every message touches.
-    Launch* waiting = nullptr;   ///< the launch that it is suspended for
+    Launch* waiting = nullptr;   ///< the launch for which the rank is suspended
     int message_launches = 0;    ///< launches with sends or recvs, not closed yet
-    std::uint64_t launches = 0;  ///< so far, on all queues
+    std::uint64_t launches = 0;  ///< number so far, on all queues
     bool ended = false;
     std::uint64_t launched = 0;
     VirtualDevice virtual_device;  ///< time, memory and counters of `device`
@@ -51,7 +51,7 @@ struct RankState {
     std::unique_ptr<Communicator> world;
     RankReport report;
     std::exception_ptr failure;   ///< what its program threw
-    std::vector<Launch*> any_of;  ///< it is suspended until one of these has ended
+    std::vector<Launch*> any_of;  ///< the rank is suspended until one of these ends
 
     /// A split: the rank's request, and the team that it got.
     struct Split {
@@ -76,7 +76,7 @@ class Engine {
     RunReport run(const Program& program);
 
     // For communicators.
-    /// Records what the member launches together.
+    /// Records the operations that the member launches together.
     Launch& post(Team& team, int member, std::span<CommOperation> operations,
                  SourceLine at);
     /// Queues the launch. It begins after earlier operations of the device and after
@@ -93,7 +93,7 @@ class Engine {
     bool arrivals_decide() const { return arrivals_decide_; }
     /// Returns the rank's split: its request and its result.
     RankState::Split& split_of(int index) { return ranks_[index]->split; }
-    /// The member destroys its communicator.
+    /// Is called when the member destroys its communicator.
     void communicator_went(Team& team, int member);
     void expect_replicated(const Team& team, int member, const Tensor& tensor,
                            const std::string& name, SourceLine at);
@@ -180,7 +180,7 @@ class Engine {
     HostMemory host_memory_;
     std::vector<std::unique_ptr<RankState>> ranks_;
     std::vector<Team*> complete_;  ///< teams whose first meeting has all its members
-    std::vector<Message> paired_;  ///< both sides have met since the last quiet
+    std::vector<Message> paired_;  ///< messages paired since the run was last quiet
     std::vector<Mistake> mistakes_;
     std::exception_ptr failure_;
     int failed_rank_ = -1;  ///< the rank that threw failure_; -1 if none did

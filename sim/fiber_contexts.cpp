@@ -10,8 +10,8 @@ namespace lockstep::sim {
 
 namespace {
 
-// Room for a program's own arrays. Only touched pages take memory. A stack with its guard
-// page is two mappings; Linux gives a process 65,530.
+// Large enough for a program's own arrays. Only touched pages take memory. A stack with
+// its guard page is two mappings; Linux gives a process 65,530.
 constexpr std::size_t kStackBytes = 1 << 20;
 
 /// State of the C++ runtime about exceptions that are being handled, one per thread.

@@ -63,9 +63,9 @@ void each_head(const Heads& heads, F&& f) {
             f(batch * heads.heads + head, batch, head);
 }
 
-/// Calls f(index, batch, head) for every head, in parts (in_parts.hpp) of a multiple of
-/// `unit` heads. `make` makes a new f for each part. Heads of different parts must not
-/// write to the same memory.
+/// Calls f(index, batch, head) for every head, in parts (in_parts.hpp) whose sizes are
+/// multiples of `unit` heads. `make` makes a new f for each part. Heads of different
+/// parts must not write to the same memory.
 template <typename Make>
 void each_head_in_parts(const Heads& heads, std::int64_t unit, const Make& make) {
     in_parts(heads.batches() * heads.heads, unit,

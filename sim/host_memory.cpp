@@ -12,7 +12,7 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Runs that need less than this never look.
+/// Runs that need fewer bytes never look at the available memory.
 constexpr std::int64_t kSmall = 1 << 20;
 /// 1/kSpare of the available memory stays free, for other programs and for all that is
 /// not counted here, such as what ranks keep.

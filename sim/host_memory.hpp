@@ -8,9 +8,9 @@
 
 namespace lockstep::sim {
 
-/// The memory of this machine, which holds the numbers of all ranks. What ranks ask for
-/// is counted before the system gives it. So a run that does not fit ends with a
-/// sentence; otherwise the system would end this process, or another one.
+/// The memory of this machine, which holds the numbers of all ranks. Bytes that ranks ask
+/// for are counted before the system provides them. So a run that does not fit ends with
+/// a sentence; otherwise the system would end this process, or another process.
 class HostMemory {
   public:
     using Available = std::function<std::int64_t()>;
@@ -19,8 +19,8 @@ class HostMemory {
     /// bytes this process can have.
     HostMemory(int ranks, Available available);
 
-    /// A rank takes `bytes`. If the machine does not have them, takes nothing and throws
-    /// MissingError.
+    /// Counts `bytes` for a rank. If the machine does not have them, counts nothing and
+    /// throws MissingError.
     void take(int rank, std::int64_t bytes, SourceLine at) {
         if (bytes > next_look_ - held_ - kept_) look(rank, bytes, at);
         held_ += bytes;
@@ -30,7 +30,7 @@ class HostMemory {
         held_ -= bytes;
         held_by_[rank] -= bytes;
     }
-    /// Here devices count the bytes that they keep for later.
+    /// The number of bytes that devices keep for later; devices update it.
     std::int64_t& kept() { return kept_; }
 
   private:
@@ -42,8 +42,8 @@ class HostMemory {
     std::vector<std::int64_t> held_by_;
     std::int64_t held_ = 0;
     std::int64_t kept_ = 0;
-    std::int64_t limit_ = 0;  ///< of held_; known from the first look on
-    std::int64_t next_look_;  ///< look if held_ + kept_ exceeds this; at least held_
+    std::int64_t limit_ = 0;  ///< for held_; 0 before the first look()
+    std::int64_t next_look_;  ///< look() before held_ + kept_ exceeds it; at least held_
 };
 
 }  // namespace lockstep::sim

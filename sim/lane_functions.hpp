@@ -31,7 +31,7 @@ Lane<T> exp_lane(const Lane<T>& x) {
 }
 
 /// Returns sqrt(x), correctly rounded. Eigen's square root of a vector of f32 begins with
-/// the processor's estimate, and those of Intel and AMD differ in their last bits.
+/// an estimate whose last bits differ between processors of Intel and AMD.
 template <typename T>
 Lane<T> sqrt_lane(const Lane<T>& x) {
     Lane<T> y;
@@ -51,7 +51,7 @@ Lane<double> polynomial(const Lane<double>& x, const std::array<double, Terms>& 
 
 /// Returns an odd function of x. Its value at |x| is `near` if |x| < from, and `far`
 /// otherwise, even if x is a NaN. Works on bits, two numbers at a time, because Eigen and
-/// compilers choose number by number.
+/// compilers would select one number at a time.
 inline Lane<double> odd(const Lane<double>& x, double from, const Lane<double>& near,
                         const Lane<double>& far) {
     constexpr std::int64_t kWidth = 2;  // every processor has vectors of two
@@ -130,7 +130,7 @@ inline Lane<double> erf_lane(const Lane<double>& x) {
 
 namespace lockstep::formulas {
 
-// With lanes, formulas use the functions above.
+// For lanes, the formulas of src/device/formulas.hpp use the functions above.
 
 template <>
 inline sim::Lane<float> exp_of(const sim::Lane<float>& x) {

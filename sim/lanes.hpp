@@ -54,7 +54,7 @@ template <typename T, typename F, typename... In>
     }
 }
 
-/// out[i] = f(in[i]…) for i < n. `f` gets lanes and returns a lane. An `in` may be `out`.
+/// out[i] = f(in[i]…) for i < n. `f` gets lanes and returns a lane. `out` may be an `in`.
 template <typename T, typename F, typename... In>
 void map_lanes(std::int64_t n, T* out, const F& f, const In*... in) {
     if (n < 2 * kLongPart) return map_lanes_here(n, out, f, in...);

@@ -18,8 +18,8 @@ extern const MatmulKernel kMatmulPlain;
 
 namespace {
 
-/// Returns this thread's room for packed columns. The pages take no memory until they are
-/// written.
+/// Returns this thread's buffer for packed columns. Its pages use no memory until they
+/// are written.
 template <typename T>
 T* packed() {
     thread_local const auto kRoom = std::make_unique_for_overwrite<T[]>(kMatmulPacked<T>);
@@ -47,8 +47,8 @@ std::vector<double> seconds_of(std::span<const MatmulKernel* const> kernels) {
     return best;
 }
 
-/// Finds out in less than a millisecond which vectors are fastest. On some processors the
-/// widest vectors are not. The bits are the same with all vectors.
+/// Finds out in less than a millisecond which vector width is fastest: it is not always
+/// the widest. Results have the same bits with all widths.
 std::vector<const MatmulKernel*> find_kernels() {
     std::vector<const MatmulKernel*> found;
 #ifdef __x86_64__
@@ -80,7 +80,7 @@ void multiply(const Product<double>& product) {
     matmul_kernels().front()->f64(product, packed<double>());
 }
 
-/// Returns columns [first, first + count) of the product.
+/// Returns the part of the product that computes columns [first, first + count).
 template <typename T>
 Product<T> columns_of(Product<T> product, std::int64_t first, std::int64_t count) {
     product.c += first;

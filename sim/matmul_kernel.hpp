@@ -57,7 +57,7 @@ class Kernel {
 
   private:
     static constexpr Index kWidth = Bytes / sizeof(T);
-    static constexpr Index kColumns = kMatmulColumns;  // of B that are packed together
+    static constexpr Index kColumns = kMatmulColumns;  // columns of B, packed together
     static constexpr Index kBlock = kMatmulBlock<T>;
     /// B is read directly, without packing, if it is this small or read this few times.
     static constexpr Index kSmallBytes = 128 << 10;
@@ -75,7 +75,7 @@ class Kernel {
 
     static constexpr Index least(Index a, Index b) { return a < b ? a : b; }
 
-    // NOLINTNEXTLINE(readability-function-size): with a structure of them it is slower.
+    // NOLINTNEXTLINE(readability-function-size): slower with a struct of parameters.
     static void multiply(Strided<T> c, Strided<const T> a, Strided<const T> b, Index m,
                          Index k, Index n, bool accumulate, T* packed) {
         if (k == 0 && !accumulate)
@@ -201,7 +201,7 @@ class Kernel {
         Index row;  ///< elements from one row to the next
     };
 
-    // NOLINTNEXTLINE(readability-function-size): with a structure of them it is slower.
+    // NOLINTNEXTLINE(readability-function-size): slower with a struct of parameters.
     static void multiply_block(Strided<T> c, Strided<const T> a, Strided<const T> b,
                                Index m, Index k, Index n, bool add, bool direct,
                                T* packed) {
@@ -307,7 +307,7 @@ class Kernel {
                 return by_vectors<Vectors - 1>(c, a, panel, k, rows, add);
             if (rows < kRows)
                 return by_rows<kRows - 1, Vectors>(c, a, panel, k, rows, add);
-            // Strides known at compile time make addresses cheap.
+            // Strides that are known at compile time make addresses cheap.
             if (a.column == 1)
                 return tile<kRows, Vectors>(c, a.data, a.row, 1, panel, k, add);
             if (a.row == 1)

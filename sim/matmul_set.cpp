@@ -1,4 +1,4 @@
-// The kernels of one instruction set. Meson compiles this once for each: MATMUL_AVX512,
+// The kernels of an instruction set. Meson compiles this file for each: MATMUL_AVX512,
 // MATMUL_AVX2, and MATMUL_PLAIN, which every processor of the architecture can run.
 
 #if defined(__aarch64__)

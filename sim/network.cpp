@@ -9,7 +9,7 @@ namespace lockstep::sim {
 
 namespace {
 
-/// Returns a key of a message's place (23 bits), rank (16) and sequence (24). It is
+/// Returns a key of a message's place (23 bits), rank (16) and sequence (24). The key is
 /// greater than the key of any release of a port.
 std::uint64_t order_of(const Message& message) {
     const std::uint64_t place = std::min<std::uint64_t>(message.place, (1U << 23) - 1);

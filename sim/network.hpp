@@ -22,7 +22,7 @@ struct Message {
     Picoseconds ready = 0;       ///< when both sides had arrived
     std::uint64_t place = 0;     ///< its index in the group that the source launched
     std::uint64_t sequence = 0;  ///< rank_number of the source's launch
-    bool to_host = false;        ///< the direction of a copy, which has no recv
+    bool to_host = false;        ///< direction of a copy, which has no recv
 };
 
 /// The ports that messages occupy. Each device has one port out and one port in. If a
@@ -47,11 +47,11 @@ class Network {
     /// Returns whether the way between two ranks has a port that other ranks use too.
     bool is_shared(int source, int destination) const;
 
-    /// Sends a message that nothing else can come before. The message takes its ports as
-    /// soon as they are free.
+    /// Sends a message. No other message may compete for its ports: it occupies the ports
+    /// as soon as they are free.
     Span pass(const Message& message);
 
-    /// Sends any message: it waits its turn in virtual time.
+    /// Puts any message in line: it starts when its turn comes in virtual time.
     void enqueue(const Message& message);
 
     /// Returns when the next message may start or end; the largest time if no message
@@ -61,9 +61,9 @@ class Network {
                                : events_.front().time;
     }
 
-    /// Goes to the next instant at which a message may start, and delivers the messages
-    /// that start. Returns false if no message waits. Call it only when no rank can add
-    /// an earlier message.
+    /// Advances to the next time at which a message may start, and delivers the messages
+    /// that start then. Returns false if no message waits. Call it only when no rank can
+    /// add an earlier message.
     bool advance(Deliver deliver);
 
   private:
@@ -71,7 +71,7 @@ class Network {
 
     struct Event {
         Picoseconds time;
-        std::uint64_t order;  ///< releases of ports first, by port; then messages
+        std::uint64_t order;  ///< at one time: port releases, then messages
         Slot slot;            ///< the message that becomes ready
         std::int32_t port;    ///< the port that is released; -1 if none is
     };

@@ -68,7 +68,7 @@ class Player {
         communicators_.push_back(owned_.back().get());
     }
 
-    /// Returns the place after the operations that were launched together.
+    /// Launches the operations that were launched together. Returns the place after them.
     std::size_t launch(std::size_t begin) {
         std::size_t end = begin;
         while (end < calls_.size() && calls_[end].kind == LoggedCall::Kind::launch &&
@@ -88,7 +88,7 @@ class Player {
         return end;
     }
 
-    /// The log has the call's sends and recvs, both in rank order.
+    /// `parts` are the sends and the recvs of the call, each in the order of ranks.
     Work all_to_all_v(std::span<const LoggedCall> parts) {
         std::vector<std::int64_t> counts[2];
         std::int64_t sums[2] = {0, 0};

@@ -10,9 +10,9 @@ namespace lockstep::sim {
 
 /// Repeats the communicator calls of a real run's ranks on virtual devices that compute
 /// only shapes. Returns the diagnosis of the mistake that stops the ranks. Returns none
-/// if all ranks come as far as in the real run: then the calls match, and the cause is
-/// elsewhere. If a rank's log has no end, the rank is stuck after its last call. The logs
-/// must be complete and in rank order.
+/// if all ranks get as far as in the real run: then the calls match, and the cause is
+/// elsewhere. A rank that has not ended in its log stays stuck after its last call. The
+/// logs must be complete and in rank order.
 std::optional<Diagnosis> replay(const std::vector<RankLog>& logs);
 
 }  // namespace lockstep::sim

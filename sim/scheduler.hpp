@@ -53,8 +53,8 @@ class Scheduler {
     /// Returns the task that runs; -1 for the scheduler itself.
     int current() const { return current_; }
     /// From a task: waits until make_ready(task). Throws Cancelled once the run is over,
-    /// but returns if another exception is already unwinding the stack. Inline, because a
-    /// processor cannot predict returns after a switch.
+    /// but returns if another exception is already unwinding the stack. It is inline,
+    /// because a processor mispredicts where a function returns to after a switch.
     void suspend() {
         if (!cancelled_) contexts_->suspend(current_);
         if (cancelled_) unwind();
@@ -75,7 +75,7 @@ class Scheduler {
     WorkerPool pool_;
     std::optional<std::uint64_t> random_;
     std::vector<int> ready_;
-    std::size_t next_ = 0;  ///< the first in ready_ that has not been taken
+    std::size_t next_ = 0;  ///< the first task in ready_ that has not been taken
     std::vector<char> ended_;
     int running_ = 0;  ///< tasks that have not ended
     int current_ = -1;

@@ -26,9 +26,9 @@ struct Posted {
         : launch(&in), sequence(number), operation(std::move(asked)) {}
 
     Launch* launch;
-    Posted* partner = nullptr;  ///< for a send or recv, once both are there
-    /// Its place among the collectives of its communicator, from 0. For a send or recv:
-    /// its place among this rank's sends and recvs.
+    Posted* partner = nullptr;  ///< the matching recv or send, once both are open
+    /// Its number, from 0, among this rank's collectives of the communicator or, for a
+    /// send or recv, among this rank's sends and recvs of the communicator.
     std::uint64_t sequence;
     bool done = false;
     CommOperation operation;
@@ -68,14 +68,14 @@ class Launch final : public PendingWork {
     int undone = 0;  ///< operations not done
     int undone_sends = 0;
     int undone_recvs = 0;
-    bool counted = false;    ///< among its rank's launches with messages
+    bool counted = false;    ///< in RankState::message_launches
     int traced = -1;         ///< number of its event in the trace, once it is closed
     Picoseconds issued = 0;  ///< when the device's earlier operations were done
     Picoseconds opened = 0;
-    Picoseconds started = 0;  ///< when its first operation began to move
+    Picoseconds started = 0;  ///< when its first operation began
     Picoseconds end = 0;
     Picoseconds turn = 0;     ///< when its collectives so far are done
-    Picoseconds latency = 0;  ///< the longest latency of these, paid once
+    Picoseconds latency = 0;  ///< the longest latency of these collectives, paid once
     Launch* next = nullptr;   ///< the launch behind it in its member's queue
 
     bool is_copy() const;
@@ -135,7 +135,7 @@ struct Member {
     /// all earlier ones.
     std::unique_ptr<std::vector<Unwaited>> unwaited;
 
-    /// Notes a launch that is done but not waited for. Its operations must still exist.
+    /// Records a launch that is done but not waited for. Its operations must still exist.
     void note_unwaited(const Launch& launch);
     /// The rank has waited for launch `number`, and so for all earlier launches.
     void note_waited(std::uint64_t number) {
@@ -148,8 +148,8 @@ struct Member {
 };
 
 /// Counts a member's messages to each other member, without the parts of an all_to_all_v.
-/// Gives up after seven peers, more than a pipeline stage has. deadlock.cpp judges
-/// circles of waits by these counts.
+/// Gives up after seven peers, more than a pipeline stage has. deadlock.cpp uses these
+/// counts to classify circles of waits.
 class alignas(64) SentMessages {  // one cache line: every message touches it
   public:
     void note(int peer) {
@@ -199,10 +199,10 @@ bool can_meet(const Team& team, const CommOperation& a, const CommOperation& b);
 /// A collective for which members are arriving.
 struct Meeting {
     std::vector<Posted*> arrived;  ///< by member; null if it is missing
-    Posted* first = nullptr;       ///< the one that came first in the host's order
+    Posted* first = nullptr;       ///< the first to arrive, in the host's order
     int present = 0;
     bool differs = false;  ///< its operations differ, so it never ends
-    bool listed = false;   ///< the engine knows that it can end
+    bool listed = false;   ///< the engine has listed it as able to end
 };
 
 /// A communicator: the data that all of its ranks share.
@@ -217,7 +217,7 @@ struct Team {
     std::vector<TrafficByVerb> counts;
     std::vector<SentMessages> sent;     ///< by member
     CollectiveCall shared_call{};       ///< the last collective
-    std::int64_t shared_calls = 0;      ///< how many of these are not in `counts` yet
+    std::int64_t shared_calls = 0;      ///< its calls that are not in `counts` yet
     std::vector<TrafficByLink> shares;  ///< by member: what each shared_call adds
     std::uint64_t first_meeting = 0;    ///< sequence of meetings.front()
     std::deque<Meeting> meetings;
@@ -229,8 +229,8 @@ struct Team {
     bool has(int rank) const { return member_of(rank) >= 0; }
 
     /// Counts what each member exchanges in a collective, by the class of each link. The
-    /// call itself counts once, as a call inside a node. Most calls are repeated, so they
-    /// are added to `counts` together: when another call comes, or in settle_counts().
+    /// call itself counts once, as a call inside a node. Equal calls in a row are added
+    /// to `counts` together: when a different call comes, or in settle_counts().
     void count_collective(const CollectiveCall& call, const ClusterSpec& spec);
     /// Adds the calls that are not in `counts` yet.
     void settle_counts();

@@ -13,7 +13,7 @@ namespace lockstep::sim {
 namespace {
 
 /// One thread per context. Only the thread that has the baton runs: the scheduler passes
-/// the baton to a context's thread and waits until it comes back. Threads are about a
+/// the baton to a context's thread and waits until it is passed back. Threads are about a
 /// thousand times slower than fibers, but debuggers and sanitizers understand them.
 class ThreadContexts final : public Contexts {
   public:
@@ -25,8 +25,8 @@ class ThreadContexts final : public Contexts {
             const std::size_t made = contexts_.size() - 1;
             give_up();
             throw UsageError(
-                fmt::format("{} ranks as threads were asked for, but this machine allows "
-                            "only {}; fibers need no threads",
+                fmt::format("{} ranks need as many threads, but this machine allows only "
+                            "{}; fibers need no threads",
                             count, made));
         }
     }
@@ -67,7 +67,7 @@ class ThreadContexts final : public Contexts {
     /// Ends the threads that were made. No body has run yet.
     void give_up() {
         given_up_ = true;
-        contexts_.pop_back();  // the one without a thread
+        contexts_.pop_back();  // the context without a thread
         for (auto& context : contexts_)
             context->baton.release();
         join();

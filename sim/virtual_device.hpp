@@ -21,8 +21,8 @@ namespace lockstep::sim {
 /// wait for a communication moves the clock to the communication's end.
 ///
 /// A host is a VirtualDevice, too. The program runs on the host: computations there and
-/// the program's waits move the host's clock. Operations that the program then asks of
-/// the device begin no earlier than that clock.
+/// the program's waits move the host's clock. An operation that the program then issues
+/// to the device begins no earlier than the host's clock.
 class VirtualDevice final : public DeviceMonitor {
   public:
     struct Host {};
@@ -96,7 +96,7 @@ class VirtualDevice final : public DeviceMonitor {
     }
     void note_memory();
 
-    // Every communication touches these three, so they are side by side.
+    // Every communication touches the next three members, so they are side by side.
     Picoseconds now_ = 0;
     Picoseconds program_ = 0;  ///< the host's clock, as the device knows it
     TimeReport time_;

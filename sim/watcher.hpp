@@ -10,25 +10,24 @@
 #include "src/device/monitor.hpp"
 #include "src/run/diagnosis.hpp"
 
-// The checks, as the engine sees them. It tells them what happens, and asks them why a
-// run stops. sim/check implements these classes; the engine never includes sim/check.
+// The engine's interface to the checks. The engine tells them what happens, and asks why
+// a run stops. sim/check implements these classes; the engine never includes sim/check.
 
 namespace lockstep::sim {
 
 class Engine;
 
-/// Looks for one kind of mistake that costs too much to look for always: a part of
-/// `--check full`.
+/// A part of `--check full` that looks for one kind of mistake, at a high cost.
 ///
 /// The engine tells it everything that ranks do, for each rank in program order. To
-/// report a mistake, a watcher throws FaultError. In a rank's call, the exception reaches
-/// that rank's program, at the line of the mistake. If the run is quiet, it ends the run.
-/// The engine adds the other ranks' activity, virtual time and history.
+/// report a mistake, a watcher throws FaultError. The exception reaches the program of
+/// the rank that runs, at the line of the mistake, or ends the run if no rank runs. The
+/// engine adds the other ranks' activity, virtual time and history.
 ///
-/// The host decides in which order ranks take turns. So the result of one rank's call
-/// must not depend on what other ranks have done since the run was last quiet. If a
-/// watcher compares ranks, it only takes notes in such a call, and compares when the run
-/// is quiet.
+/// The order in which ranks take turns may differ from run to run. A run is quiet when no
+/// rank can run. While a rank runs, the result of a call must not depend on what other
+/// ranks have done since the run was last quiet. A watcher that compares ranks only takes
+/// notes in such a call, and compares when the run is quiet.
 class Watcher {
   public:
     Watcher() = default;
@@ -36,7 +35,7 @@ class Watcher {
     Watcher(const Watcher&) = delete;
     Watcher& operator=(const Watcher&) = delete;
 
-    // Calls while a rank runs.
+    // These are called while a rank runs.
 
     /// The launch's operations are posted; no data has moved yet.
     virtual void launched(Launch& /*launch*/) {}
@@ -54,15 +53,16 @@ class Watcher {
     virtual void freed(int /*rank*/, const Storage& /*storage*/) noexcept {}
     virtual void phase_began(int /*rank*/, Phase /*phase*/, int /*micro_batch*/) {}
     virtual void phase_ended(int /*rank*/) noexcept {}
-    /// The member says that all members hold the tensor and update it in the same way.
+    /// The member has called declare_replicas: all members hold the tensor and update it
+    /// in the same way.
     virtual void declared(const Team& /*team*/, int /*member*/, const Tensor& /*tensor*/,
                           const std::string& /*name*/, SourceLine /*at*/) {}
     /// The rank's program has returned.
     virtual void ended(int /*rank*/) {}
 
-    // Calls while the run is quiet: every rank waits or has ended.
+    // These are called while the run is quiet: every rank waits or has ended.
 
-    /// Before anything moves; may be called many times in a row.
+    /// Before any data is moved; may be called many times in a row.
     virtual void quiet() {}
     /// Before and after a collective moves its data. Its operations are still posted.
     virtual void collective_begins(const Team& /*team*/, const Meeting& /*meeting*/) {}
@@ -71,7 +71,7 @@ class Watcher {
     /// a message of a rank to itself: its send and recv are the same.
     virtual void message_begins(Posted& /*send*/, Posted& /*recv*/) {}
     virtual void message_ended(Posted& /*send*/, Posted& /*recv*/) {}
-    /// All of a launch's operations have ended; its buffers are still known.
+    /// All of a launch's operations have ended; the launch still has its buffers.
     virtual void closing(Launch& /*launch*/) {}
     /// Every rank has ended, and nothing is left open.
     virtual void run_ended() {}
@@ -95,8 +95,8 @@ class Watchers {
             ((*watcher).*event)(arguments...);
     }
 
-    /// Tells what `rank` does: tell_of(rank, &Watcher::launched, launch). A mistake ends
-    /// the run, even if the program catches the exception.
+    /// Tells each watcher what `rank` does: tell_of(rank, &Watcher::launched, launch). A
+    /// mistake ends the run, even if the program catches the exception.
     template <typename Event, typename... Arguments>
     void tell_of(int rank, Event event, Arguments&&... arguments) const {
         if (!is_on()) return;
@@ -117,7 +117,7 @@ class Watchers {
 
 /// A member's statement that all members have the same values.
 struct Expectation {
-    bool reads = false;  ///< of declare_same; else of expect_replicated
+    bool reads = false;  ///< true from declare_same, false from expect_replicated
     Shape shape;
     DType dtype = DType::f32;
     std::optional<HostTensor> values;  ///< none if the run computes shapes only
@@ -126,8 +126,8 @@ struct Expectation {
     SourceLine made_at;  ///< where a tensor of declare_same was made
 };
 
-/// The checks that are always on. The engine calls them when ranks meet, or when nothing
-/// can go on. The run is quiet in all of these calls except the first two.
+/// The checks that are always on. The engine calls them when ranks meet, or when no rank
+/// can continue. The run is quiet in all of these calls except the first two.
 class Checker {
   public:
     Checker() = default;
@@ -142,22 +142,22 @@ class Checker {
     /// wait for the communicator's operations.
     virtual std::optional<Diagnosis> explain_open_works(const Team& team, int member) = 0;
 
-    /// Throws FaultError if ranks expect different values to be the same.
+    /// Throws FaultError if a tensor that ranks expect to be the same differs.
     virtual void quiet() = 0;
-    /// All members of a split have come: throws FaultError if they disagree.
+    /// All members have called a split: throws FaultError if their requests disagree.
     virtual void require_same_groups(const Team& team, const Meeting& meeting) = 0;
-    /// Returns why a collective or message whose sides differ cannot go on.
+    /// Explains a collective or message whose ranks posted operations that do not match.
     virtual Diagnosis explain_difference(const Posted& posted) = 0;
-    /// Returns why nothing can go on. Returns nothing if every rank has ended, and every
-    /// launch is done and was waited for.
+    /// Returns why no rank can continue. Returns nothing if every rank has ended, and
+    /// every launch is done and was waited for.
     virtual std::optional<Diagnosis> explain_stop() = 0;
     /// Every rank has ended: throws FaultError if ranks have left something undone.
     virtual void run_ended() = 0;
-    /// Adds what only the whole run knows to a diagnosis that ends the run.
+    /// Adds facts about the whole run, such as other ranks' activity, to a diagnosis.
     virtual void complete(Diagnosis& diagnosis) = 0;
 };
 
-/// The checks of sim/check. Under CheckLevel::full it adds its watchers, too.
+/// Makes the checks of sim/check. Under CheckLevel::full, adds watchers to `watchers`.
 std::unique_ptr<Checker> make_checker(Engine& engine, Watchers& watchers);
 
 }  // namespace lockstep::sim

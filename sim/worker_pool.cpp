@@ -13,7 +13,7 @@ WorkerPool::WorkerPool(int workers) {
         for (int i = 0; i < workers; ++i)
             threads_.emplace_back([this] { work(); });
     } catch (const std::system_error&) {
-        // Works with the threads that could be started; help() needs none.
+        // The pool works with fewer threads, or with none: help() computes, too.
     }
 }
 
@@ -139,7 +139,7 @@ void in_parts(std::int64_t n, std::int64_t unit,
     WorkerPool* const pool = WorkerPool::of_job();
     const std::int64_t threads = pool == nullptr || n < 2 * unit ? 1 : 1 + pool->idle();
     if (threads == 1) return work(0, n);
-    constexpr std::int64_t kPartsEach = 2;  // small parts shorten the wait for a late one
+    constexpr std::int64_t kPartsEach = 2;  // a late thread delays only a small part
     const std::int64_t units = (n + unit - 1) / unit;
     const std::int64_t parts = std::min(units, kPartsEach * threads);
     const std::int64_t longest = (units + parts - 1) / parts * unit;

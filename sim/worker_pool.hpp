@@ -13,7 +13,7 @@
 
 namespace lockstep::sim {
 
-/// Threads that run long arithmetic while the tasks that asked for it wait.
+/// Threads that run long arithmetic while the task that needs the result waits.
 class WorkerPool {
   public:
     explicit WorkerPool(int workers);
@@ -28,17 +28,17 @@ class WorkerPool {
     std::vector<int> take_finished();
     /// Returns whether a job is waiting, running, or ended and not yet taken.
     bool busy() const { return outstanding_ > 0; }
-    /// Runs a waiting job on this thread. If there is none, waits until a job ends, and
-    /// meanwhile takes parts of running jobs.
+    /// Runs a waiting job on this thread. If no job is waiting, waits until a job has
+    /// ended, or until a job shares its parts, and then computes some of these parts.
     void help();
 
     /// Returns how many threads wait for work.
     int idle();
-    /// From a job: calls part(i) for each i < count, on this thread and on threads that
-    /// wait for work. After all parts have ended, throws what a part threw.
+    /// Called in a job: calls part(i) for each i < count, on this thread and on threads
+    /// that wait for work. If a part throws, rethrows after all parts have ended.
     void share(std::int64_t count, FunctionRef<void(std::int64_t)> part);
     /// Returns the pool whose job runs on this thread; null if the thread runs no job, or
-    /// only a part of one.
+    /// is inside a part that share() gives out.
     static WorkerPool* of_job();
 
   private:
@@ -50,14 +50,14 @@ class WorkerPool {
         FunctionRef<void(std::int64_t)> part;
         std::int64_t count;
         std::atomic<std::int64_t> next{0};
-        int helpers = 0;  ///< threads that take parts, without the job's own
+        int helpers = 0;  ///< other threads that compute parts of the job
         std::exception_ptr failure{};
     };
 
     void work();
-    /// Runs the job that has waited longest; meanwhile releases the lock.
+    /// Runs the job that has waited longest; releases the lock while it runs.
     void run_first(std::unique_lock<std::mutex>& lock);
-    /// Takes parts of a job; meanwhile releases the lock.
+    /// Computes parts of a job; releases the lock meanwhile.
     void take_parts_of_first(std::unique_lock<std::mutex>& lock);
     void take_parts(Shared& shared);
 

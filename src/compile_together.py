@@ -3,7 +3,7 @@
 usage: compile_together.py OUTPUT ROOT SOURCE…
 
 For each source a compiler spends most of its time on the same headers and the same templates as
-for the source before it. If sources are compiled together, it does this work once.
+for the source before it. If sources are compiled together, the compiler does this work once.
 
 Meson's own unity joins N neighbours of a list. With N = 4, six of the nine units of tests/parallel
 have names that clash; with N = 20, two of the ten units of src. So Lockstep's build says which

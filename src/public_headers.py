@@ -5,8 +5,8 @@ usage: public_headers.py ROOT THERE HEADER…
 In the tree a header is included by its path, "src/core/shape.hpp". Another program may have a
 folder src, too. So outside of the tree the header, and every include of it, is
 <lockstep/core/shape.hpp>; "sim/cluster.hpp" is <lockstep/sim/cluster.hpp>. The headers are written
-to THERE/lockstep, whose old contents are removed. If a header includes one that is not in the
-list, it could not be used: that is an error.
+to THERE/lockstep, whose old contents are removed. A header of the list that includes a
+header outside of the list is an error, because programs could not use it.
 """
 
 import os
@@ -25,7 +25,7 @@ def public_name(path):
 
 
 def rewritten(text):
-    """Returns the text of a source or header with the includes that it has outside of the tree."""
+    """Returns the text of a source or header, with its includes as they are outside of the tree."""
     return INCLUDE.sub(lambda match: f"{match[1]}<{public_name(match[2])}>", text)
 
 

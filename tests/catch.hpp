@@ -8,7 +8,7 @@
 #else
 #include <catch2/catch.hpp>
 
-/// Version 3 throws. Here the test case itself warns and returns.
+/// Version 3's SKIP throws. This one prints a warning and returns from the test case.
 #define SKIP(why)                   \
     do {                            \
         WARN("skipped: " << (why)); \

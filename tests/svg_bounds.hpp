@@ -16,7 +16,7 @@ inline double attribute(const std::string& svg, std::size_t at, const std::strin
 }
 
 /// Returns the rectangles, circles and texts that are at least partly outside the
-/// viewport. Assumes letters 5 pixels wide; most letters are wider.
+/// viewport. Assumes that letters are 5 pixels wide; most are wider.
 inline std::vector<std::string> outside_of_viewport(const std::string& svg) {
     const double width = attribute(svg, 0, "width");
     const double height = attribute(svg, 0, "height");

@@ -72,9 +72,9 @@ struct GeluByTanhBackward : Function {
 
 template <typename S>
 struct GatedRows {
-    S* to;  ///< y; dx if there is a gradient
+    S* to;  ///< y in the forward, dx in the backward
     const S* x;
-    const S* dy;  ///< null if there is no gradient
+    const S* dy;  ///< null in the forward
     std::int64_t width;
 };
 

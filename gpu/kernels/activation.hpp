@@ -20,8 +20,8 @@ void launch_gelu(cudaStream_t stream, Numbers y, Numbers x, std::int64_t element
 void launch_gelu_backward(cudaStream_t stream, Numbers dx, Numbers x, Numbers dy,
                           std::int64_t elements, GeluForm form);
 
-/// y (rows, width) = silu(gate) * rest. In x (rows, 2 width) the gate is next to the
-/// rest.
+/// y (rows, width) = silu(gate) * rest. In x (rows, 2 width), each row has the gate, then
+/// the rest.
 void launch_swiglu(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows,
                    std::int64_t width);
 /// dx (rows, 2 width), from dy (rows, width).

@@ -30,7 +30,7 @@ __device__ T across(T value, const Op& op) {
 template <typename T, int kColumns>
 struct OnlineSoftmax {
     T maximum[kPatch<T>];
-    /// The sums of the thread's own columns; the first thread also has the state's sum.
+    /// Each row's sum over the thread's columns; the first thread adds the state's sum.
     T sum[kPatch<T>];
     Results<T, kColumns> y;
 

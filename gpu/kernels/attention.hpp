@@ -25,7 +25,7 @@ namespace lockstep::gpu {
 // There are no atomics: each result is computed by one block. The order of its sums
 // depends only on shapes, widths and tokens, not on the operands' addresses.
 
-/// The heads of one operand. Rows are `pitch` elements apart, and heads `width` elements.
+/// The heads of one operand. Rows are `pitch` elements apart; heads are `width` apart.
 struct HeadRows {
     Numbers tensor;
     std::int64_t first;  ///< first element of head 0 of batch 0
@@ -34,7 +34,7 @@ struct HeadRows {
     std::int64_t batch;  ///< elements from one batch to the next
 };
 
-/// The number of columns of a head for which a block has registers.
+/// A head's maximum number of columns: a block has no registers for more.
 inline constexpr int kMostAttentionWidth = 256;
 
 struct AttentionShape {
@@ -67,23 +67,23 @@ struct BackwardRows {
     Numbers dy_y;
 };
 
-/// Returns whether heads of bf16 with this width need no conversion. This is so if the
-/// code that the GPU runs uses tensor cores.
+/// Returns whether heads of bf16 with this width need no conversion to f32: whether the
+/// GPU computes them with tensor cores.
 bool attends_in_bf16(std::int64_t width);
 
 /// Adds the keys to the state, which is read once and written once. Needs 4 width flops
-/// per pair: half for the score, half to sum values. In the second half, the width is
-/// rounded up to 16, 32, 64, 128 or 256.
+/// per pair of a query and a key: half for the score, half to sum values. For the second
+/// half, the width is rounded up to 16, 32, 64, 128 or 256.
 void launch_attend(cudaStream_t stream, const OnlineRows& state,
                    const AttentionOperands& operands);
 
-/// Adds to the gradients; each is read once and written once. There are two kernels.
-/// Blocks of one own keys and add to the gradients of keys and values. Blocks of the
-/// other own queries.
+/// Adds to the gradients; each is read once and written once. There are two kernels. In
+/// the first, a block owns keys, and adds to the gradients of keys and values. In the
+/// second, a block owns queries, and adds to their gradients.
 ///
 /// Differs: needs 14 width flops per pair, not 10, because both kernels compute the
-/// scores and dy v. A single kernel would add to the queries' gradients from every block
-/// of keys. That needs atomics, and their order differs between reruns.
+/// scores and dy v. In a single kernel, every block of keys would add to the queries'
+/// gradients; this needs atomics, whose order differs from run to run.
 void launch_attend_backward(cudaStream_t stream, const AttentionGradients& gradients,
                             const AttentionOperands& operands, const BackwardRows& rows);
 
@@ -95,7 +95,7 @@ void launch_attend_backward_in_bf16(cudaStream_t stream,
                                     const AttentionOperands& operands,
                                     const BackwardRows& rows);
 
-/// products (batches, heads, rows): the sum over the width of x y; for any width.
+/// products (batches, heads, rows) = the sum of x y over the width. For any width.
 void launch_head_row_products(cudaStream_t stream, Numbers products, const HeadRows& x,
                               const HeadRows& y, const AttentionShape& shape);
 

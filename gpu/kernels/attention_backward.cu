@@ -38,7 +38,7 @@ __device__ QueryNumbers<T> numbers_of(const Backward<T>& backward, std::int64_t 
     return {formulas::taken_off(backward.log_sum_exp[at]), backward.dy_y[at]};
 }
 
-/// Replaces the scores in p by their weights, and the products of dy and v in ds by the
+/// In p, replaces the scores by their weights; in ds, the products of dy and v by the
 /// scores' gradients. The patch's columns are queries from `first` on.
 template <typename T>
 __device__ void weigh(Patch<T>& p, Patch<T>& ds, const Backward<T>& backward,

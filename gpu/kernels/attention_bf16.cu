@@ -42,7 +42,7 @@ __device__ float across(float value, const Op& op) {
 template <int kWidth>
 struct OnlineSoftmax {
     float maximum[2];
-    /// The sums of the thread's own columns; the first thread also has the state's sum.
+    /// Each row's sum over the thread's columns; the first thread adds the state's sum.
     float sum[2];
     CoreSums<kWidth> y = {};
 
@@ -299,8 +299,8 @@ __global__ void __launch_bounds__(kCoreThreads, 2)
     add(backward.d_queries.head(own.batch, own.head), dq, own.first);
 }
 
-/// Calls with(width, columns of a backward tile), both constants. Wider heads have fewer
-/// columns, so that two gradients and two products fit into the registers.
+/// Calls body(width, columns of a backward tile); both are constants. Wider heads have
+/// fewer columns, so that two gradients and two products fit into the registers.
 template <typename Body>
 void with_core_width(int width, const Body& body) {
     if (width == 64)

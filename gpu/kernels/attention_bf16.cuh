@@ -49,8 +49,8 @@ struct CoreSpot {
     __device__ int column(int of_eight) const { return 8 * of_eight + lane % 4 * 2; }
 };
 
-/// A warp's 16 rows by kColumns. Columns column(n) and column(n) + 1 of row(i) are at
-/// [n][2 i] and [n][2 i + 1].
+/// A thread's part of a warp's 16 rows x kColumns: columns column(n) and column(n) + 1 of
+/// row(i) are at [n][2 i] and [n][2 i + 1].
 template <int kColumns>
 using CoreSums = float[kColumns / 8][4];
 
@@ -65,7 +65,7 @@ __device__ void each_number(float (&numbers)[kEights][4], const F& f) {
             f(numbers[n][k], k / 2, spot.column(n) + k % 2);
 }
 
-/// sums = the products of the warp's rows and the columns, each `kWidth` long.
+/// sums = the products of the warp's rows and the tile's columns, each `kWidth` long.
 template <int kEights, int kRows, int kColumns, int kWidth>
 __device__ void multiply(float (&sums)[kEights][4], const SharedRows<kRows, kWidth>& rows,
                          const SharedRows<kColumns, kWidth>& columns) {
@@ -89,7 +89,7 @@ __device__ void multiply(float (&sums)[kEights][4], const SharedRows<kRows, kWid
     }
 }
 
-/// results += the weights, rounded to bf16, times their rows.
+/// results += the weights, rounded to bf16, times the tile's rows.
 template <int kWidthEights, int kEights, int kColumns, int kWidth>
 __device__ void add_weighted(float (&results)[kWidthEights][4],
                              const float (&weights)[kEights][4],

@@ -7,7 +7,7 @@ namespace lockstep::gpu {
 
 // How a block goes through its tiles.
 
-/// Both the forward and the backward read these.
+/// The operands that both the forward and the backward read.
 template <typename T>
 struct AttentionInput {
     HeadsOfOperand<const T> queries, keys, values;
@@ -41,7 +41,7 @@ struct Owned {
         head = index - batch * heads;
         first = (blockIdx.x - index * tiles) * tile;
     }
-    /// Counts tiles from the last one: later tiles see more keys, so they start earlier.
+    /// Numbers tiles from the last one: it starts first because it sees the most keys.
     __device__ Owned last_first(std::int64_t rows, std::int64_t tile) const {
         Owned owned = *this;
         owned.first = (divided_up(rows, tile) - 1) * tile - first;
@@ -52,12 +52,12 @@ struct Owned {
 /// A tile that a block goes through: the rows from `first` on.
 struct SeenTile {
     std::int64_t first;
-    bool masked;  ///< part of it is not seen
+    bool masked;  ///< true if a query does not see all keys
     bool exists = true;
 };
 
 /// The seen tiles, in order. Each has kRows rows. sight(first) returns how much is seen
-/// of the tile that begins at `first`. Each thread asks about one of the next tiles.
+/// of the tile that begins at `first`. Each thread calls it for one of the next tiles.
 template <int kRows, int kThreads, typename Of>
 class SeenTiles {
   public:
@@ -139,8 +139,8 @@ __device__ void share(TileMemory<T, kColumns>& memory, const Patch<T>& weights) 
             memory.weights[spot.row<T>(i)][spot.column(j)] = weights[i][j];
 }
 
-/// Calls f(at, part, count) for each part of a thread's results. A part is kBeside
-/// results; `count` exist. `at` is the part's place in the head's rows from `first` on.
+/// Calls f(at, part, count) for each part of a thread's results. A part has kBeside
+/// results; `count` are in the head. `at` is the part's place in rows from `first` on.
 template <typename T, int kColumns, typename To, typename F>
 __device__ void each_part(Results<T, kColumns>& results, const HeadMatrix<To>& matrix,
                           std::int64_t first, const F& f) {
@@ -190,8 +190,8 @@ __device__ void write(const HeadMatrix<T>& to, Results<T, kColumns>& results,
     });
 }
 
-/// Calls with(columns), a constant: the least power of two such that 16 * columns >=
-/// width.
+/// Calls `body` with a constant: the least power of two such that 16 times this number
+/// is at least `width`.
 template <typename Body>
 void with_columns(int width, const Body& body) {
     if (width <= 16)

@@ -10,7 +10,7 @@ namespace lockstep::gpu {
 // A query sees the keys of tokens up to its own. Padding rows of a tile (beyond the
 // tensor) have tokens too: a padding query sees nothing, and no query sees a padding key.
 
-/// How much of a tile's keys its queries see.
+/// How many of a tile's keys the tile's queries see.
 enum class Sight : std::uint8_t { none, some, all };
 
 /// Rows [begin, end).

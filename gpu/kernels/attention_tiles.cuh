@@ -20,9 +20,9 @@ template <typename T>
 inline constexpr int kPatch = kFullWidth<T>;
 template <typename T>
 inline constexpr int kTile = kPatch<T>* kTileSide;
-/// Columns of the width that are in shared memory at the same time, for scores.
+/// How many columns of a head are in shared memory at once, to compute scores.
 inline constexpr int kSlab = 32;
-/// Elements from one row in shared memory to the next: one pack more, for other banks.
+/// The pitch of rows in shared memory: a pack more than kSlab, to use different banks.
 template <typename T>
 inline constexpr int kSlabPitch = kSlab + kFullWidth<T>;
 /// Returns the number of rows of values that fit into 16 KB at full width.

@@ -15,8 +15,8 @@ namespace lockstep::gpu {
 inline constexpr int kColumnThreads = 256;
 inline constexpr int kColumnWarps = kColumnThreads / kWarp;
 
-/// Returns the number of slabs that fill a GPU, or fewer, so that each warp has eight
-/// rows.
+/// Returns the number of slabs that fill a GPU; fewer if a warp would have less than
+/// eight rows.
 constexpr std::int64_t slabs_of(std::int64_t rows, std::int64_t columns, int width) {
     constexpr std::int64_t kBlocks = 1024;
     const std::int64_t most = kBlocks / divided_up(columns, width * kWarp);
@@ -25,8 +25,8 @@ constexpr std::int64_t slabs_of(std::int64_t rows, std::int64_t columns, int wid
     return slabs > 1 ? slabs : 1;
 }
 
-/// Calls with(kWidth), the number of columns that a thread sums: a full pack if full
-/// packs divide each row.
+/// Calls `body` with a constant, the number of columns that a thread sums: the size of a
+/// full pack if full packs divide each row, otherwise 1.
 template <typename S, typename Body>
 void with_column_width(std::int64_t columns, const Body& body) {
     with_width<S>(columns % kFullWidth<S> == 0, body);

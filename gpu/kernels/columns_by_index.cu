@@ -21,8 +21,8 @@ __global__ void __launch_bounds__(kIndexThreads)
     list[place] = matrix[place / many * columns + indices[place]];
 }
 
-/// Each element of the matrix looks for its column in its row's indices, and is rounded
-/// once.
+/// A thread adds to one element of the matrix: it looks for the element's column in the
+/// row's indices, and rounds once.
 template <typename S>
 __global__ void __launch_bounds__(kIndexThreads)
     add_columns(S* matrix, const S* list, const std::int32_t* indices,

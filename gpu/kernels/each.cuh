@@ -20,8 +20,8 @@ namespace lockstep::gpu {
 
 inline constexpr int kEachThreads = 256;
 
-/// The operands are stored as S. Only the last operand is stored as `Last`, and only
-/// read. So f32 parameters may have bf16 gradients.
+/// The last operand is stored as `Last`, the others as S. If `Last` is not S, the last
+/// operand must not be written. So f32 parameters may have bf16 gradients.
 template <typename S, typename Last, int kOperands>
 struct Operands {
     void* data[kOperands];
@@ -101,7 +101,7 @@ void launch_each(cudaStream_t stream, std::int64_t elements, const F& f,
            static_cast<int>(blocks), kEachThreads, elements, f, operands);
 }
 
-/// Calls f for each element of the operands, the written ones first.
+/// Calls f for each element of the operands. Operands that f writes come first.
 template <typename F, typename S, typename... More>
 void each(cudaStream_t stream, std::int64_t elements, const F& f, S* first,
           More*... more) {
@@ -114,7 +114,7 @@ void each(cudaStream_t stream, std::int64_t elements, const F& f, S* first,
     });
 }
 
-/// Calls f, which is generic, for each element of numbers of any type.
+/// Calls f for each element of operands of any type; f must be generic.
 template <typename F, std::same_as<Numbers>... N>
 void each(cudaStream_t stream, std::int64_t elements, const F& f, const Numbers& first,
           const N&... more) {

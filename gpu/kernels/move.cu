@@ -85,7 +85,7 @@ struct Maximum : Update {
     }
 };
 
-/// A thread starts several loads at once; adjacent threads load adjacent packs.
+/// A thread starts several loads at once; adjacent threads load adjacent elements.
 constexpr int kCastUnroll = 4;
 
 template <typename To, typename From>
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kEachThreads)
 template <typename T>
 struct CopiedRows {
     T* destination;
-    std::int64_t destination_pitch;  ///< in elements, as all pitches here
+    std::int64_t destination_pitch;  ///< in elements, as are all pitches here
     const T* source;
     std::int64_t source_pitch;
     CopiedIds ids;

@@ -27,7 +27,7 @@ void launch_add(cudaStream_t stream, S* destination, const S* source,
 template <typename S>
 void launch_scale(cudaStream_t stream, S* destination, std::int64_t elements,
                   Computed<S> factor);
-/// Multiplies integers by a fraction; truncates, as NCCL's mean does.
+/// Multiplies integers by a fraction and truncates the results, as NCCL's mean does.
 void launch_scale_whole(cudaStream_t stream, std::int32_t* destination,
                         std::int64_t elements, double factor);
 
@@ -35,8 +35,8 @@ void launch_scale_whole(cudaStream_t stream, std::int32_t* destination,
 void launch_scale_by_tensor(cudaStream_t stream, Numbers destination, Numbers factor,
                             std::int64_t elements);
 
-/// destination = reduction of (destination, source); integers wrap around. A mean is a
-/// sum here; it is divided once, at the end.
+/// destination = reduction of (destination, source); integers wrap around. For a mean,
+/// this is the sum; the caller divides it once, at the end.
 template <typename T>
 void launch_combine(cudaStream_t stream, T* destination, const T* source,
                     std::int64_t elements, Reduction reduction);

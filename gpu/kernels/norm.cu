@@ -54,7 +54,7 @@ __device__ Moments<T> moments_of_thread(const Row<T, Plan>& row, const S* x,
     return moments;
 }
 
-/// The value that is subtracted from a row, and the mean square of the rest.
+/// The value that is subtracted from a row, and the mean square of the differences.
 template <typename T>
 struct Spread {
     T mean;
@@ -183,7 +183,7 @@ struct GradientTerms {
     }
 };
 
-/// Calls with(kMean), a constant: whether the norm subtracts the mean.
+/// Calls `body` with a constant that says whether the norm subtracts the mean.
 template <typename Body>
 void with_kind(const NormOperands& operands, const Body& body) {
     if (operands.mean.data != nullptr)

@@ -24,7 +24,7 @@ struct alignas(sizeof(T) * kWidth) Pack {
 template <typename S>
 inline constexpr int kFullWidth = 16 / static_cast<int>(sizeof(Computed<S>));
 
-/// Returns whether each address can be that of a full pack; views may begin anywhere.
+/// Returns whether each address is aligned for a full pack; views may begin anywhere.
 template <typename... T>
 bool aligned(const T*... data) {
     return ((reinterpret_cast<std::uintptr_t>(data) % 16 == 0) && ...);
@@ -34,7 +34,7 @@ bool aligned(const N&... numbers) {
     return aligned(numbers.data...);
 }
 
-/// Calls with(kWidth), a constant: the elements of a full pack if `full`, otherwise 1.
+/// Calls `body` with a constant: the size of a full pack if `full`, otherwise 1.
 template <typename T, typename Body>
 void with_width(bool full, const Body& body) {
     if (full)
@@ -45,7 +45,7 @@ void with_width(bool full, const Body& body) {
 
 /// Returns a b + c, rounded once on a GPU. Kernels are compiled with -fmad=false, because
 /// nvcc might fuse a product with a sum in one instance of a kernel and not in another;
-/// then their bits would differ. Kernels that need the speed call this instead.
+/// then their bits would differ. Kernels that need a fused multiply-add call this one.
 template <typename T>
 __device__ T multiply_add(T a, T b, T c) {
 #ifdef __CUDA_ARCH__
@@ -124,7 +124,7 @@ __device__ Pack<Computed<S>, kWidth> load_rest(const S* from, std::int64_t begin
 
 /// Takes two packs that follow each other. Returns the pack that begins `shift` elements
 /// (less than a pack) into the first one. Selects among registers, in one step for each
-/// bit of `shift`. With an index, the numbers would go through memory.
+/// bit of `shift`, because an array with a variable index would be in memory.
 template <typename T, int kWidth>
 __device__ Pack<T, kWidth> shifted(const Pack<T, kWidth>& first,
                                    const Pack<T, kWidth>& second, int shift) {

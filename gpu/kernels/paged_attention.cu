@@ -17,7 +17,7 @@ constexpr int kPagedWarps = kPagedThreads / kWarp;
 constexpr int kHeldColumns = kMostPagedWidth / kWarp;
 constexpr int kHeldTurned = kMostTurnedWidth / kWarp;
 
-/// Returns the row of the pages that has token `token` of row `row`'s sequence.
+/// In the sequence of row `row`, returns the place of token `token` on the pages.
 __device__ std::int64_t place_on_pages(const PagedRows& rows, std::int64_t row,
                                        std::int64_t token) {
     const std::int64_t page = rows.pages[rows.rows[2 * row + 1] + token / rows.of_page];

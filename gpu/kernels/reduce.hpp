@@ -9,7 +9,7 @@
 namespace lockstep::gpu {
 
 /// The number of blocks in a reduction's first pass. It is the same on every device,
-/// because it decides the order of the sum. It is one wave on today's GPUs.
+/// because it decides the order of the sum. It is large enough to fill today's GPUs.
 inline constexpr int kMostPartials = 1024;
 /// Bytes of workspace that each of these functions needs.
 inline constexpr std::int64_t kReduceBytes = std::int64_t{kMostPartials} * 8;

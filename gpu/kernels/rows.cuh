@@ -19,9 +19,9 @@ inline constexpr int kHeld = 8;
 /// How much of a row a kernel keeps until it has read all of it. A multiprocessor has
 /// 65,536 registers. A thread needs 32 of them for one sweep of an operand.
 enum class Keeps {
-    nothing,  ///< it reads the row once, at any width
+    nothing,  ///< the kernel reads the row once, at any width
     little,   ///< one operand: 64 registers, enough for 1,024 threads
-    much,     ///< two operands, or one and much more: 128 registers, for 512
+    much,     ///< two operands, or one operand and other data: 128 registers, for 512
 };
 
 /// Returns the size of the largest team that reads its row once. 1,024 threads keep
@@ -38,9 +38,9 @@ constexpr int largest_team(Keeps keeps) {
 /// in the L2 cache.
 inline constexpr int kTeamOfTwice = 512;
 
-/// A kernel's template argument: how it goes over rows of some length. A multiprocessor
-/// must have room for kBlocks blocks; if kBlocks is 0, the compiler chooses between
-/// blocks and registers.
+/// A kernel's template argument: how the kernel reads rows of some length. A
+/// multiprocessor must have room for kBlocks blocks; if kBlocks is 0, the compiler
+/// chooses between blocks and registers.
 template <int kWidthOf, bool kWholeOf, int kTeamOf, bool kOnceOf>
 struct RowPlan {
     static constexpr int kWidth = kWidthOf;   ///< elements of a pack
@@ -127,7 +127,7 @@ class Row {
             return load_rest<kWidth>(columns, pack * kWidth, shape_.columns);
         return load<kWidth>(columns + pack * kWidth, shape_.vectors);
     }
-    /// All threads of a warp that have a pack write together.
+    /// All threads of a warp that have a pack must call this together.
     template <typename S>
     __device__ void write(S* matrix, std::int64_t pack, const Values& values) const {
         S* to = begin_of(matrix, pack);
@@ -173,8 +173,8 @@ class Row {
     }
 
     /// A full pack in memory has the end of the previous lane's pack and the beginning of
-    /// this lane's pack. The first lane has no previous lane, and the last lane has no
-    /// next lane: their other elements are stored one by one.
+    /// this lane's pack. The beginning of the first lane's pack and the end of the last
+    /// lane's pack are in no such pack: their elements are stored one by one.
     template <typename S>
     __device__ void write_shifted(S* to, std::int64_t pack, const Values& values) const {
         const int lane = static_cast<int>(threadIdx.x % kWarp);
@@ -212,7 +212,7 @@ class Row {
     std::int64_t pairs_ = 0;
 };
 
-/// Calls with(plan) for a row with this number of packs.
+/// Calls `body` with the plan for a row with this number of packs.
 template <typename S, Keeps kKeeps, bool kWhole, typename Body>
 void with_team(std::int64_t packs, const Body& body) {
     constexpr int kWidth = kFullWidth<S>;

@@ -19,12 +19,12 @@ struct ScatteredRows {
     std::int64_t elements;
 };
 
-/// Every row of the table compares itself with every id; for few ids.
+/// For few ids: compares each row of the table with every id.
 void launch_scatter_few(cudaStream_t stream, const ScatteredRows& scattered,
                         const std::int32_t* ids);
 
-/// Gives the same bits. Sorts the ids (fewer than 2^31); then each row of the table finds
-/// its ids by search. The workspace is that of sorting (gpu/kernels/sort.hpp).
+/// For many ids (fewer than 2^31), with the same bits: sorts the ids, and then searches
+/// them for each row of the table. Needs the workspace of sorting (gpu/kernels/sort.hpp).
 void launch_scatter_many(cudaStream_t stream, std::int32_t* workspace,
                          const ScatteredRows& scattered, const std::int32_t* ids);
 

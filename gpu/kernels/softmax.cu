@@ -16,7 +16,7 @@ struct Exponentials {
     T largest = -std::numeric_limits<T>::infinity();
     T sum = 0;
 
-    /// Called once per row, because the test is the same for all its elements.
+    /// Call this once per row, because it tests `largest`, not the row's elements.
     __device__ T taken_off() const { return formulas::taken_off(largest); }
     __device__ void rescale(T larger) {
         sum *= formulas::rescaling(largest, larger);

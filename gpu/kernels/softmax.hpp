@@ -19,7 +19,7 @@ struct CausalRows {
     TokenRows queries;  ///< tokens of its rows
     TokenRows keys;     ///< tokens of its columns
 };
-/// A row sees the columns of tokens up to its own. Other columns are not read, and their
+/// A row sees columns whose token is not after its own. Other columns are not read; their
 /// results are 0. If rows and columns are in the order of tokens, this is as fast as
 /// without a mask; otherwise it costs a division per column.
 void launch_causal_softmax(cudaStream_t stream, Numbers y, Numbers x, std::int64_t rows,

@@ -78,8 +78,8 @@ __device__ inline void wait_for_all_but_last_group() {
 
 #else
 
-// A module has code for each GPU that it was built for. On these older GPUs the functions
-// are never called (Device::takes_bf16).
+// For older GPUs, these functions only have to compile: they are never called there
+// (Device::takes_bf16).
 template <typename... Any>
 __device__ void multiply_add(Any&&...) {
     __trap();

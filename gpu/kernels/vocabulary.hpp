@@ -18,7 +18,7 @@ struct ShardLogits {
     std::int64_t whole;
 };
 
-/// maximum (rows) of the entries; -infinity if all are padding.
+/// maximum (rows) = each row's largest logit, or -infinity if the row is all padding.
 void launch_row_maximum(cudaStream_t stream, Numbers maximum, const ShardLogits& shard);
 
 /// parts (2, rows): the sums of exp(logit - maximum), and the targets' logits (0 if the

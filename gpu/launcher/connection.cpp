@@ -28,7 +28,7 @@ constexpr int kFlags = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
 constexpr int kBacklog = 1024;
 constexpr size_t kReadBytes = 256 * 1024;
 constexpr int kReadsAtOnce = 16;
-constexpr uint64_t kReservedBytes = 256 << 20;  // for a body, before it arrives
+constexpr uint64_t kReservedBytes = 256 << 20;  // at most, before a body arrives
 
 /// An address in the system's form.
 struct SocketAddress {
@@ -82,7 +82,7 @@ bool from_this_user(const Descriptor& socket) {
            peer.uid == getuid();
 }
 
-/// Makes a connection ready for messages, or closes it if it is to another local user.
+/// Makes a connection ready for messages, or closes a local connection to another user.
 Descriptor admitted(Descriptor connection, int family) {
     if (family == AF_UNIX)
         return from_this_user(connection) ? std::move(connection) : Descriptor();
@@ -135,14 +135,14 @@ Descriptor try_to_connect(const SocketAddress& where, Clock::time_point deadline
 }  // namespace
 
 Descriptor listen_at(const Address& address) {
-    // Take a numeric address, or localhost, as it is. For a name, listen at all addresses
+    // Use a numeric address, or localhost, as it is. For a name, listen at all addresses
     // of this machine, because machines resolve a name differently.
     const std::string own = address.host == "localhost" ? "127.0.0.1" : address.host;
     for (const std::string& host : {own, std::string("::"), std::string("0.0.0.0")}) {
         for (const SocketAddress& where :
              resolve({address.unix_name, host, address.port}, AI_NUMERICHOST)) {
             Descriptor listener(socket(where.family(), kFlags, 0));
-            if (!listener.open()) break;  // such as IPv6, which a machine may lack
+            if (!listener.open()) break;  // for example, no IPv6 on this machine
             bind_and_listen(listener, where, address);
             return listener;
         }

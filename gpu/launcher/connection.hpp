@@ -36,7 +36,7 @@ class Connection {
     int number() const { return socket_.number(); }
     /// Returns the events that poll() must wait for.
     short events() const;
-    /// Reads and writes what poll() has found possible.
+    /// Reads and writes as far as the events that poll() returned allow.
     void transfer(short events);
 
     /// Returns the next complete message, if there is one.
@@ -45,12 +45,12 @@ class Connection {
     bool flushed() const { return going_.empty(); }
     void close() { socket_.close(); }
 
-    /// Sends a beat, which tells the other side that this process runs. Returns how many
-    /// calls in a row have passed without anything from the other side. Time in which
-    /// this process itself did not run does not count.
+    /// Sends a beat, which tells the other side that this process runs. Returns for how
+    /// many calls in a row nothing has arrived from the other side. Time in which this
+    /// process itself did not run does not count.
     int beat();
 
-    /// Sets the longest body that is accepted. This is small until the other side is
+    /// Sets the longest body that is accepted. The limit is small until the other side is
     /// known.
     void accept_bodies_of(uint64_t bytes) { longest_ = bytes; }
 
@@ -69,7 +69,7 @@ class Connection {
     std::deque<Message> come_;
 
     std::deque<Bytes> going_;
-    size_t sent_ = 0;  // bytes of the first of these
+    size_t sent_ = 0;  // sent bytes of going_.front()
 };
 
 }  // namespace lockstep::gpu

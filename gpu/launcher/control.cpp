@@ -183,7 +183,7 @@ std::string ControlShared::explain(const std::vector<std::string>& descriptions,
     try {
         if (explain_) return explain_(descriptions, stalled);
     } catch (const std::exception&) {
-        // The bare descriptions say more than a failed explanation.
+        // Without an explanation, the text has the descriptions as they are.
     }
     std::string text =
         fmt::format("lockstep: rank {} has made no progress for {:g} seconds\n", stalled,

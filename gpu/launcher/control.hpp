@@ -45,8 +45,8 @@ struct ControlOptions {
 /// after, its process is ended with the failure's status.
 ///
 /// A run stalls if at least one process is watched and all watched processes stand still.
-/// A run also stalls if one process stands still for ten times the timeout: until then
-/// another process may still work for it.
+/// A run also stalls if one process stands still for ten times the timeout: until then,
+/// this process might be waiting for another process's work.
 ///
 /// The control threads of rank 0 and of each other process exchange beats, which show
 /// that they run. A process that sends nothing for timeout_seconds (at least 3) is
@@ -64,15 +64,15 @@ struct ControlOptions {
 ///
 /// The destructor says goodbye. On rank 0 it waits for the goodbyes of the other ranks,
 /// at most timeout_seconds; a process that ends without a goodbye is lost. On another
-/// rank it waits for rank 0's answer. In a stopped run that answer comes after the text
-/// has been claimed: a launcher kills all processes when one ends in error, so rank 0
-/// must print first. The wait for the answer is at most grace_seconds + 1.
+/// rank it waits for rank 0's answer. In a stopped run rank 0 answers after the text has
+/// been claimed: a launcher kills all processes when one ends in error, so rank 0 must
+/// print first. The wait for the answer is at most grace_seconds + 1.
 class Control {
   public:
     /// Meets the other processes. Throws UsageError if the address is not possible or if
-    /// rank 0 refuses this process. If ranks do not come in time, rank 0 throws
-    /// MissingError with their numbers, and the ranks that came throw RunStopped with
-    /// status 3. If rank 0 does not come, throws MissingError.
+    /// rank 0 refuses this process. If ranks do not arrive in time, rank 0 throws
+    /// MissingError with their numbers, and the ranks that arrived throw RunStopped with
+    /// status 3. If rank 0 does not arrive, throws MissingError.
     static std::unique_ptr<Control> join(const Placement& placement,
                                          const ControlOptions& options);
     virtual ~Control() = default;
@@ -103,8 +103,8 @@ class Control {
     /// failure's text from the descriptions of all processes, in rank order, and from the
     /// rank that stood still first. A description is empty if its process did not answer
     /// within 2 seconds. If `explain` throws, a plain text is used. Neither function may
-    /// wait for the main thread. Once set_…({}) has returned, the former function does
-    /// not run and is not called again.
+    /// wait for the main thread. Once set_…({}) has returned, the function that
+    /// was set before does not run and is not called again.
     using Describe = std::function<std::string()>;
     using Explain =
         std::function<std::string(const std::vector<std::string>&, int stalled)>;

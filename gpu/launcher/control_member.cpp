@@ -15,12 +15,12 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr double kFarewellSeconds = 2;
-constexpr auto kTextOut = 50ms;  // for rank 0 to print the text that it has claimed
+constexpr auto kTextOut = 50ms;  // in which rank 0 prints the text that it has claimed
 constexpr auto kAnswer = 5s;
 constexpr auto kHeadStart = 1s;
 constexpr uint64_t kLongestRefusal = 4096;
 
-/// Returns rank 0's answer to our hello; nothing if it is silent or not rank 0.
+/// Returns rank 0's answer to our hello; nothing if no valid answer arrives.
 std::optional<Message> introduce(Connection& line, const Placement& placement,
                                  Clock::time_point due) {
     line.accept_bodies_of(kLongestRefusal);

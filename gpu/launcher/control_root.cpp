@@ -14,13 +14,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kSilence = 5s;  // for a new connection's hello
+constexpr auto kSilence = 5s;  // in which a new connection must send its hello
 constexpr auto kBetterReason = 300ms;
 constexpr auto kAnswerOfRank = 2s;
 constexpr size_t kMostStrangers = 4096;
 
-/// Admits the processes of a run at rank 0. A process of another run, or one that comes
-/// twice, is refused and told the reason. One that breaks the protocol is told nothing.
+/// Admits the processes of a run at rank 0. Refuses a process of another run, or with a
+/// rank that is present, and says why. Ignores a program that breaks the protocol.
 class Entrance {
   public:
     explicit Entrance(const Placement& placement)
@@ -68,7 +68,7 @@ class Entrance {
   private:
     struct Stranger {
         std::unique_ptr<Connection> line;
-        Clock::time_point due;  // when it must have said hello
+        Clock::time_point due;  // the latest time for its hello
     };
     void accept_all(Clock::time_point now);
     std::optional<Arrival> hear(Stranger& stranger, const std::optional<Message>& said);
@@ -96,7 +96,7 @@ std::vector<Entrance::Arrival> Entrance::serve(Clock::time_point now) {
             if (std::optional<Arrival> arrival = hear(*stranger, said))
                 arrivals.push_back(std::move(*arrival));
         } catch (const ProtocolError&) {
-            // The stranger breaks the protocol.
+            // Drop a stranger that breaks the protocol.
         }
         stranger = strangers_.erase(stranger);
     }
@@ -252,7 +252,7 @@ class ControlRoot final : public ControlService {
           meeting_due_(after(Clock::now(), shared.options.timeout_seconds)),
           round_(shared.size()),
           paces_(shared.size(), shared.watch) {
-        wake(shared.waker);  // if alone, all have met already
+        wake(shared.waker);  // a rank that is alone has met all ranks
     }
 
   private:
@@ -287,11 +287,11 @@ class ControlRoot final : public ControlService {
 
     struct Member {
         std::unique_ptr<Connection> line;
-        bool expected = false;      // has come, not said goodbye, and not been lost
+        bool expected = false;      // has arrived, and neither left nor been lost
         bool farewell_due = false;  // has said goodbye, and waits for the answer
     };
     std::vector<Member> members_;  // by rank; 0 is this process
-    std::vector<bool> left_;       // true for those who said goodbye
+    std::vector<bool> left_;       // by rank; whether it has said goodbye
     Heartbeat heartbeat_;
     Entrance entrance_;
     Clock::time_point meeting_due_;

@@ -12,8 +12,7 @@ namespace lockstep::gpu {
 using namespace std::chrono_literals;
 
 void ControlService::run() noexcept {
-    // If the loop breaks, the run must still be stopped everywhere; the second turn does
-    // that.
+    // If loop() throws, all processes must still be stopped; the second turn does that.
     for (int turn = 0; turn < 2; ++turn) {
         try {
             return loop();
@@ -84,7 +83,7 @@ void ControlService::print_text() noexcept {
     try {
         os::write_all(STDERR_FILENO, shared_.failure().text, "standard error");
     } catch (const std::exception&) {
-        // Standard error is closed, too.
+        // Standard error is closed: the text cannot be printed.
     }
 }
 

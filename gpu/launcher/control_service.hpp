@@ -43,15 +43,15 @@ class ControlShared : public Control {
 
     // The control thread's side.
 
-    /// Returns the messages that the main thread has posted. Rank 0 acts on them; others
-    /// send them.
+    /// Returns the messages that the main thread has posted. Rank 0 acts on its messages;
+    /// other ranks send theirs to rank 0.
     std::deque<Message> take_posts();
     void welcome();
     void deliver(const Message& result);
     /// Only the first call counts. `missing`: the run ends because processes did not
-    /// come.
+    /// arrive.
     void stop(Failure failure, bool missing = false);
-    /// Lets this process print the text. Called on another rank than 0, before stop().
+    /// Lets this process print the text. Called on ranks other than 0, before stop().
     void speak_up() { speaks_ = true; }
     bool leaving() const { return leaving_; }
     std::string describe();
@@ -64,8 +64,8 @@ class ControlShared : public Control {
     Failure failure() const;
     /// The time at which a main thread that has not left a stopped run counts as hanging.
     Clock::time_point grace_end() const;
-    /// The time at which the control thread must print the failure's text. It is kNever
-    /// if there is no text, or if another process or the main thread prints it.
+    /// The time at which the control thread must print the failure's text; kNever if
+    /// there is no text, or if another process or the main thread prints it.
     Clock::time_point text_due() const;
 
   private:
@@ -93,7 +93,7 @@ class ControlShared : public Control {
     Explain explain_;
 };
 
-/// When a control thread sends its beats, which tell the other processes that it runs.
+/// Says when a control thread sends its beats, which tell the other side that it runs.
 class Heartbeat {
   public:
     explicit Heartbeat(double timeout_seconds);
@@ -121,9 +121,9 @@ class ControlService {
     ControlService(const ControlService&) = delete;
     ControlService& operator=(const ControlService&) = delete;
 
-    /// Returns once the main thread has left and the other side knows that, or its time
-    /// is over. In a stopped run, prints the text if the main thread does not, and ends
-    /// the process if the main thread does not leave.
+    /// Returns once the main thread has left and the other side has been told, or has not
+    /// answered in time. In a stopped run, prints the text if the main thread does not,
+    /// and ends the process if the main thread does not leave.
     void run() noexcept;
 
   protected:

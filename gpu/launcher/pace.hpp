@@ -47,9 +47,9 @@ class StallWatch {
     bool watching() const noexcept { return watching_; }
     Clock::duration timeout() const { return timeout_; }
     Clock::duration interval() const { return interval_; }
-    /// Returns the pace if it has changed since the last look; before the first look it
-    /// is unwatched. A long time without a look (a machine asleep, a stopped process)
-    /// does not count.
+    /// Returns the pace if it has changed since the last look; before the first look the
+    /// pace is unwatched. A long time without a look (a machine asleep, a stopped
+    /// process) does not count.
     std::optional<Pace> look(Clock::time_point now);
 
   private:
@@ -72,7 +72,7 @@ class StallWatch {
 /// processes are watched and all of these are still, or if one process is stuck.
 class Paces {
   public:
-    /// A standstill counts once it has lasted for the watch's interval, because a report
+    /// A standstill counts if it has lasted for the watch's interval, because a report
     /// that a process moves again may be on its way. If the last moving process has left,
     /// the standstill must last for the timeout, because the others may have waited for
     /// that process.

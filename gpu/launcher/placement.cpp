@@ -24,7 +24,7 @@ constexpr size_t kLongestUnixName = 100;  // sockaddr_un has 108 bytes
 constexpr int kFirstPort = 20000;
 constexpr int kPorts = 12768;
 
-/// Returns the number if the whole text is one.
+/// Returns the number if the whole text is a number.
 template <typename Number>
 std::optional<Number> whole_number(const std::string& text) {
     Number number = 0;
@@ -136,7 +136,7 @@ int tasks_of_node(const std::string& list, int node, const std::string& variable
 
 namespace {
 
-// Launchers give a process its place in environment variables.
+// Launchers tell a process its place through environment variables.
 
 /// The names of one launcher's variables.
 struct VariableNames {
@@ -208,7 +208,7 @@ Placement Variables::placement(const VariableNames& names) const {
     return placement;
 }
 
-/// Returns a port next to this one, because the port's owner may listen there itself.
+/// Returns a port next to `port`, because the owner of `port` may listen at it itself.
 int port_beside(int port) {
     return port < 65535 ? port + 1 : port - 1;
 }
@@ -263,7 +263,7 @@ std::optional<Placement> torchrun_placement(const Environment& environment) {
     if (!variables) return std::nullopt;
     Placement placement = variables->placement(kNames);
 
-    // Use a port next to MASTER_PORT, where torchrun's agent may listen itself.
+    // torchrun's agent may listen at MASTER_PORT itself, so use a port next to it.
     Address place;
     place.host = variables->text("MASTER_ADDR");
     place.port = port_beside(variables->number("MASTER_PORT", 1, 65535));
@@ -329,7 +329,7 @@ std::optional<Placement> pmi_placement(const Environment& environment) {
     constexpr VariableNames kNames = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
                                       "MPI_LOCALNRANKS"};
     const auto variables = variables_of(environment, "mpirun", kNames);
-    // srun also sets the first two (--mpi=pmi2), but not the local variables.
+    // srun also sets the first two variables (--mpi=pmi2), but not the local variables.
     if (!variables || (!variables->has("MPI_LOCALRANKID") && in_slurm_step(environment)))
         return std::nullopt;
     Placement placement = variables->placement(kNames);
@@ -347,7 +347,7 @@ std::optional<Placement> slurm_placement(const Environment& environment) {
     const char* size =
         variables.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
     placement.size = variables.number(size, 1, kMostProcesses);
-    // `srun --pty bash` gives a shell, not a place; a program in it may start copies.
+    // `srun --pty bash` starts a shell, not a rank; a program in it may start copies.
     if (placement.size == 1) return std::nullopt;
     placement.rank = variables.number("SLURM_PROCID", 0, placement.size - 1);
     placement.local_size = tasks_of_node(
@@ -379,8 +379,8 @@ std::optional<Placement> find_placement(const Environment& environment) {
         return value;
     };
     // A launcher's processes inherit the variables of an outer launcher. Our copies may
-    // run in any shell; torchrun and mpirun reach other machines through srun; srun runs
-    // in the job that the others would see. So the innermost launcher comes first.
+    // run under any launcher, and torchrun and mpirun may run under srun. So look for the
+    // innermost launcher first.
     for (const auto find : {lockstep_placement, torchrun_placement, open_mpi_placement,
                             pmi_placement, slurm_placement})
         if (auto placement = find(set)) return placement;

@@ -43,14 +43,14 @@ Environment process_environment();
 
 /// Reads the placement that the launcher put into the environment variables: our own
 /// launcher, torchrun, mpirun (Open MPI's, and MPICH's PMI) or srun. Returns none if no
-/// launcher did so, or in a shell that Slurm gave (sbatch, salloc, `srun --pty`). Throws
-/// UsageError with the name of a variable that is missing or makes no sense. An empty
-/// variable counts as not set.
+/// launcher did so, or in a shell that Slurm started (sbatch, salloc, `srun --pty`).
+/// Throws UsageError with the name of a variable that is missing or makes no sense. An
+/// empty variable counts as not set.
 ///
 /// The processes meet at LOCKSTEP_RENDEZVOUS if that is set, or else at the port next to
 /// NCCL_COMM_ID's. Otherwise, if all processes are on one machine, they meet at a socket
 /// of that machine. Otherwise they meet at rank 0's address, which torchrun and srun
-/// give. mpirun does not give it: then UsageError says what to set.
+/// provide. mpirun does not: then UsageError says what to set.
 std::optional<Placement> find_placement(const Environment& environment);
 
 /// Returns the first machine of a Slurm list: "gpu01" for "gpu[01-04,07],login1". Throws

@@ -61,7 +61,7 @@ class Supervisor {
     os::HeldSignals signals_;
     Clock::duration grace_;
     std::vector<pid_t> running_;   // by rank; 0 once it has ended
-    std::vector<bool> signalled_;  // by rank: by this process
+    std::vector<bool> signalled_;  // by rank; whether this process has sent it a signal
     int status_ = 0;
     bool interrupted_ = false;
     bool said_ = false;
@@ -125,7 +125,7 @@ void Supervisor::note_end(int rank, int wait_status) {
     const int signal = WTERMSIG(wait_status);
     // A reader that closes rank 0's output is no mistake.
     const bool unread = rank == 0 && signal == SIGPIPE;
-    // Another copy may have failed because of this death and been seen first.
+    // Another copy's failure, caused by this death, may have been seen first.
     if (!unread) say_death(rank, signal);
     if (!ending_) fail(unread ? 128 + SIGPIPE : 1);
 }

@@ -129,8 +129,8 @@ const RunReport& LanguageLesson::alone() {
 
 void LanguageLesson::check_against_one(Findings& found, const std::string& variant,
                                        const RunReport& report) {
-    // Counts the numbers that are stored, and so rounded, one after another: forward and
-    // backward through three layers, the sum of devices' gradients, the parameter.
+    // How many results are stored, and so rounded, one after another: in forward and
+    // backward of three layers, in the sum of devices' gradients, and in the parameter.
     const int stores = 12 + parts_;
     values_at_most(found, variant, parameter_difference(alone(), report),
                    RoundingBound{1e-3, 1e-10}.value(options().dtype, stores));

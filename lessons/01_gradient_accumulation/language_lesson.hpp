@@ -20,7 +20,7 @@ struct LanguageTask {
     std::int64_t micro_batch_rows = 0;
     int micro_batches = 0;  ///< in a step
     double learning_rate = 0;
-    std::vector<std::int32_t> positions;  ///< (steps, rows of a step): targets
+    std::vector<std::int32_t> positions;  ///< of targets: (steps, rows of a step)
 
     std::int64_t rows_per_step() const { return micro_batches * micro_batch_rows; }
     SgdOptions optimizer() const { return {learning_rate, 0.9, 0}; }
@@ -48,10 +48,10 @@ class LanguageLesson : public Lesson {
     /// Throws UsageError if the lesson cannot run with these options.
     LanguageLesson(const LessonOptions& options, Record& record);
 
-    int parts() const { return parts_; }  ///< devices, each with a micro-batch
+    int parts() const { return parts_; }  ///< of a batch: one micro-batch for each device
     const std::shared_ptr<const LanguageTask>& language() const { return language_; }
 
-    /// Trains on all devices, and compares the run by check_against_one().
+    /// Trains on all devices, and passes the run to check_against_one().
     void train_and_check(Findings& found, const std::string& variant,
                          const MakeStrategy& strategy);
     /// Records the run as `variant`, and compares its parameters with one device's.

@@ -25,7 +25,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// The data that a linear layer is fitted to.
+/// The data to which a linear layer is fitted.
 struct Regression {
     HostTensor inputs;   ///< (rows, features)
     HostTensor targets;  ///< (rows, outputs)
@@ -168,8 +168,9 @@ struct GradientAccumulation final : Lesson {
                 data.rows(), parts);
     }
 
-    /// Counts what is rounded one after another: the prediction, its error, the gradient
-    /// after each micro-batch and after each addition over devices, the parameter.
+    /// Counts the roundings that follow one another: of the prediction, its error, the
+    /// gradient after each micro-batch and after each addition over devices, the
+    /// parameter.
     int stores() const { return 2 * parts + 3; }
     double bound() const {
         return RoundingBound{1e-5, 1e-13}.value(options().dtype, stores());
@@ -209,7 +210,7 @@ RunReport train_wrongly(GradientAccumulation& lesson, const Regression& data,
     return train_together(lesson, data, shares, 1, &unwatched);
 }
 
-/// Gives the last losses of bf16 training, with and without updates kept in f32.
+/// Gives the page the last losses of two runs in bf16: with and without f32 masters.
 void without_masters(GradientAccumulation& lesson, Findings& found) {
     LinearSettings longer = lesson.linear;
     longer.epochs *= 3;
@@ -369,7 +370,7 @@ std::string link_text(const LinkSpec& link) {
     return fmt::format("α {}, β {}", time_text(picoseconds(link.alpha_seconds)), rate);
 }
 
-/// Gives the run's time; for its busiest rank, peak memory by category, and bytes sent.
+/// Gives the page the run's time, and its busiest rank's peak memory and sent bytes.
 void give_costs(Findings& found, const std::string& run, const RunReport& report) {
     const RankReport& rank = busiest(report);
     const auto peak = [&](const std::string& name, MemoryCategory category) {
@@ -596,7 +597,7 @@ void read_text(GradientAccumulation& lesson, Findings& found) {
     const std::vector<double> one = losses_of(alone);
     const Curves curves{{"alone", "together"}, {one, losses_of(together)}};
     if (lesson.has_numbers()) curves.give(found, "curve");
-    // A hidden layer stores more than a linear one: sum, tanh, and their gradients.
+    // The hidden layer stores four more results: its sum, its tanh, and their gradients.
     constexpr int kStoresOfHiddenLayer = 4;
     lesson.values_at_most(
         found, "text_curves", curves.widest_gap(),

@@ -45,7 +45,7 @@ MakeStrategy servers_on_workers(int servers, ServerPlan::Deal deal) {
     };
 }
 
-/// Returns a step of a stack of layers without biases, with width · width weights each.
+/// Returns a step of a stack of layers; each has width · width weights and no bias.
 MeasuredStep stack_step(int layers, std::int64_t width, std::int64_t rows) {
     return {[=](Device& device) {
                 auto model = std::make_unique<Sequential>();
@@ -118,7 +118,7 @@ MeasuredStep million() {
 
 constexpr std::int64_t kMillionBytes = kMillion * kMillion * 4;
 
-/// The number of layers that share the same number of weights; each layer is a bucket.
+/// The number of layers into which the same weights are cut; each layer is a bucket.
 constexpr int kParts = 4;
 constexpr std::int64_t kPartBytes = kMillionBytes / kParts;
 
@@ -133,7 +133,7 @@ std::int64_t bytes_received(const RankReport& rank) {
     return bytes;
 }
 
-/// Returns the bytes, sent and received, of the link that carries most.
+/// Returns the bytes that the busiest link carries, sent and received.
 std::int64_t busiest_link(const RunReport& report) {
     std::int64_t most = 0;
     for (const RankReport& rank : report.ranks)
@@ -141,7 +141,7 @@ std::int64_t busiest_link(const RunReport& report) {
     return most;
 }
 
-/// Compares one server, whose link is busy, with an all-reduce.
+/// Compares a single parameter server with an all-reduce.
 void server(LanguageLesson& lesson, Findings& found) {
     found.give({"numbers"_is = lesson.has_numbers(), "parts"_is = lesson.parts(),
                 "steps"_is = lesson.language()->steps,
@@ -204,8 +204,8 @@ void deal_out(Findings& found) {
                 "deal_largest"_is = Figure::memory(std::ranges::max(sizes))});
 }
 
-/// Measures several servers. A server on each worker costs a reduce-scatter and an
-/// all-gather.
+/// Measures several servers. With a server on each worker, a step costs as much as a
+/// reduce-scatter and an all-gather.
 void servers(LanguageLesson& lesson, Findings& found) {
     lesson.train_and_check(found, "two_servers",
                            servers_on_workers(2, ServerPlan::Deal::whole));
@@ -249,7 +249,7 @@ void servers(LanguageLesson& lesson, Findings& found) {
     deal_out(found);
 }
 
-/// Trains as nn.DataParallel does; device 0 gets the batches of the whole step.
+/// Trains as nn.DataParallel does: device 0 gets all batches of a step.
 RunReport train_one_process(Cluster& cluster, const Training& training) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
@@ -301,7 +301,7 @@ constexpr int kProcessLayers = 4;
 constexpr std::int64_t kProcessWidth = 1024;
 constexpr std::int64_t kProcessRows = 256;  // on each device
 
-/// Trains by nn.DataParallel (one process; device 0 has everything), and measures it.
+/// Trains as nn.DataParallel does, and measures its step.
 void one_process(LanguageLesson& lesson, Findings& found) {
     const auto whole = std::make_shared<LanguageTask>(*lesson.language());
     whole->micro_batch_rows = lesson.language()->rows_per_step();
@@ -314,7 +314,7 @@ void one_process(LanguageLesson& lesson, Findings& found) {
 
     constexpr int kDevices = kProcessDevices;
     const std::int64_t values = kProcessLayers * kProcessWidth * kProcessWidth * 4;
-    // Bytes of a device's inputs; its predictions have the same size.
+    // Bytes of a device's inputs. Its predictions have as many bytes.
     const std::int64_t rows = kProcessRows * kProcessWidth * 4;
     const RunReport report =
         measure_one_process(kDevices, kProcessLayers, kProcessWidth, kProcessRows,
@@ -340,7 +340,7 @@ void one_process(LanguageLesson& lesson, Findings& found) {
     lesson.record_run("process_step", report);
 }
 
-// A stack of layers whose gradients take about as long to reduce as to compute.
+// A stack of layers in which reducing a gradient takes about as long as computing it.
 constexpr int kStackLayers = 6;
 constexpr int kStackDevices = 4;
 constexpr std::int64_t kStackWidth = 512;
@@ -368,14 +368,14 @@ Figure waits_in(const UsualStep& step, std::size_t device) {
     return Figure::percent(100.0 * ratio(step.waiting(device), step.time()));
 }
 
-/// Compares the same step by nn.DataParallel and by DistributedDataParallel.
+/// Compares the same step with nn.DataParallel and with DistributedDataParallel.
 void compare_both(Findings& found) {
     const ClusterSpec spec = load_cluster("classroom");
     const UsualStep one([&](int steps) {
         return measure_one_process(kProcessDevices, kProcessLayers, kProcessWidth,
                                    kProcessRows, spec, steps);
     });
-    BucketOptions layer_by_layer;  // with the first broadcast, and buckets rebuilt
+    BucketOptions layer_by_layer;  // broadcasts values at the start, and rebuilds buckets
     layer_by_layer.sizes.bytes = kProcessWidth * kProcessWidth * 4;
     const UsualStep many =
         usual_step(stack_step(kProcessLayers, kProcessWidth, kProcessRows),
@@ -449,7 +449,7 @@ void buckets(LanguageLesson& lesson, Findings& found) {
     compare_both(found);
 }
 
-/// Measures gradients that are compressed before they are sent.
+/// Measures ways to compress gradients before they are sent.
 void compress(LanguageLesson& lesson, Findings& found) {
     constexpr int kDevices = 16;
     constexpr std::ptrdiff_t kLastLosses = 10;
@@ -488,7 +488,7 @@ void compress(LanguageLesson& lesson, Findings& found) {
     }
 }
 
-/// Gives the exposed time for several bucket sizes, for GPT-2 on GPUs.
+/// Measures the exposed time of GPT-2 on GPUs, for several bucket sizes.
 void overlap(LanguageLesson& lesson, Findings& found) {
     constexpr int kDevices = 8;
     constexpr std::int64_t kSequences = 4;
@@ -527,11 +527,11 @@ void overlap(LanguageLesson& lesson, Findings& found) {
                                         message_time(spec.inside, kTable / kDevices))});
 }
 
-/// The outcome of training by an asynchronous server, with one slower worker.
+/// The result of training with an asynchronous server and one slower worker.
 struct StaleTraining {
     std::vector<StaleUpdate> updates;
     RunReport report;
-    /// The loss of a worker's micro-batch, and when the worker had computed it.
+    /// The loss of a worker's micro-batch, and the time at the end of its forward.
     struct Loss {
         Picoseconds time = 0;
         double loss = 0;
@@ -581,7 +581,7 @@ StaleTraining train_stale(const std::shared_ptr<const LanguageTask>& task,
     return result;
 }
 
-/// Returns the mean of the last losses that were computed up to `time`.
+/// Returns the mean of the last 24 losses (or fewer) that were computed up to `time`.
 double loss_at(const StaleTraining& training, Picoseconds time) {
     constexpr std::size_t kLast = 24;
     std::vector<double> seen;
@@ -600,7 +600,7 @@ std::int64_t samples_at(const StaleTraining& training, Picoseconds time) {
     });
 }
 
-/// Measures training with a slow worker, and with servers that do or do not wait for it.
+/// Measures training with a slow worker, for several bounds on the server's staleness.
 void stragglers(LanguageLesson& lesson, Findings& found) {
     constexpr int kWorkers = 4;
     const double slowness = lesson.options().values.number("slowness");
@@ -660,7 +660,7 @@ void not_parallel(Findings& found) {
     found.at_most("cures", worst_cure, kNear);
 }
 
-/// Gives the times of more and more devices: strong scaling and weak scaling.
+/// Measures a step on 1 to 64 devices: strong scaling and weak scaling.
 void scaling(Findings& found) {
     constexpr std::int64_t kSequences = 64;
     constexpr std::int64_t kEach = 4;
@@ -670,7 +670,7 @@ void scaling(Findings& found) {
     const auto step_of = [&](int devices, std::int64_t sequences) {
         return usual_step(gpt2_step(sequences), devices, spec, in_buckets(options));
     };
-    // The bytes of values, gradients and momentum on a device, for any number of devices.
+    // Returns the bytes of values, gradients and momentum on one of `devices` devices.
     const auto state_on = [&](int devices) {
         const RunReport report =
             measure(gpt2_step(1), devices, spec, in_buckets(options));

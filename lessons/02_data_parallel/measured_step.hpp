@@ -43,14 +43,14 @@ RunReport measure(const MeasuredStep& step, int devices, const ClusterSpec& spec
 
 /// Runs `steps` steps.
 using RunOfSteps = std::function<RunReport(int steps)>;
-/// The third step of a run. This leaves out what comes before the first step, and the
-/// rebuilding of buckets in the second.
+/// The costs of the third step of a run: without the preparations before the first step,
+/// and without the rebuilding of buckets in the second.
 class UsualStep {
   public:
     explicit UsualStep(const RunOfSteps& run) : two_(run(2)), three_(run(3)) {}
 
     Picoseconds time() const { return three_.makespan() - two_.makespan(); }
-    /// The time for which a device waits.
+    /// The time that a device spends waiting.
     Picoseconds waiting(std::size_t device) const {
         return three_.ranks[device].time.waiting - two_.ranks[device].time.waiting;
     }

@@ -26,7 +26,7 @@ constexpr std::int64_t kHidden = 8;
 constexpr std::int64_t kOut = 3;
 constexpr int kSteps = 5;
 
-/// The part of a training that one rank has. A single device has all of it.
+/// One rank's share of each batch. A single device has the whole batch.
 struct Share {
     Rank& rank;
     std::int64_t batch = 0;  ///< rows of all ranks
@@ -149,7 +149,7 @@ void with_clipping(const Share& share) {
 }
 // lesson: end
 
-/// Returns the program of n ranks. One device runs it with the batches of all n ranks.
+/// Returns a program for n ranks, or for one device that has the batches of all n ranks.
 Program program_of(const std::string& what, int ranks, bool cured) {
     static const std::map<std::string, void (*)(const Share&)> kPrograms{
         {"batch_statistics", with_batch_norm},

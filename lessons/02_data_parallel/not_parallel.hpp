@@ -6,8 +6,8 @@
 namespace lockstep::lessons {
 
 /// Programs in which a row's gradient depends on more than the row and the weights, so
-/// that the gradients of a batch's shares do not add up to the batch's gradient. Each has
-/// its usual mistake and its cure:
+/// that the gradients of a batch's shares do not add up to the batch's gradient. Each
+/// program has a usual mistake and a cure:
 inline const std::vector<std::string> kNotParallel{
     "batch_statistics",  // batch norm over the rank's rows, or over all rows
     "mean_loss",         // a mean of the ranks' means, or equal weights for all rows
@@ -25,13 +25,13 @@ struct NotParallelOutcome {
     std::string found;
     /// The checker's finding if it also gets the program of one device.
     std::string found_beside_one_device;
-    /// The checker's findings in the cured program, with and without one device; empty.
+    /// Both findings, one after the other, in the cured program; empty if there are none.
     std::string found_in_cure;
 };
 
 /// Trains a small model on virtual devices for some steps, in f64. Its layers are Linear,
-/// batch norm or dropout (only in the programs of that name), Tanh, Linear. Rank i has
-/// 2 (i + 1) rows of each batch.
+/// Tanh, Linear; after the first, "batch_statistics" has a batch norm and "dropout" a
+/// dropout. Rank i has 2 (i + 1) rows of each batch.
 NotParallelOutcome try_not_parallel(const std::string& what, int ranks);
 
 }  // namespace lockstep::lessons

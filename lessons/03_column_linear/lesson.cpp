@@ -38,10 +38,10 @@ struct Task {
     HostTensor dy;
     bool own_columns_of_x = false;  ///< if false, each rank has all of x
     bool own_columns_of_dy = false;
-    /// Whole parameters by name. Others are drawn at random.
+    /// Whole parameters by name. Other parameters are drawn at random.
     NamedTensors weights;
     std::uint64_t seed = 0;
-    bool keeps = true;  ///< whether pass() keeps tensors; it keeps bytes in any case
+    bool keeps = true;  ///< whether pass() keeps tensors; it always keeps counts of bytes
     /// Makes the operators f and g at the borders of tensor-parallel regions.
     std::function<std::unique_ptr<TensorParallel>(Rank&)> regions = [](Rank& rank) {
         return std::make_unique<TensorParallel>(rank.device(), rank.world());
@@ -178,8 +178,8 @@ HostTensor held_by(const Rank& rank, const HostTensor& whole, bool own_columns) 
 }
 
 /// Runs one forward and one backward pass on every rank. Each rank keeps "y", "dx", its
-/// shards "initial/NAME" and "grad/NAME", and the bytes that it sent in the series
-/// "forward" and "backward".
+/// shards "initial/NAME" and "grad/NAME", and, in the series "forward" and "backward",
+/// the bytes that it sent.
 RunReport pass(Cluster& cluster, const Task& task) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
@@ -242,7 +242,7 @@ NamedTensors whole_gradients(const RunReport& report) {
     return whole;
 }
 
-/// Counts numbers that differ from one device's. Each rank has own columns of `name`.
+/// Counts numbers that differ from one device's numbers. Each rank has its columns.
 std::int64_t differing_side_by_side(const RunReport& together, const RunReport& alone,
                                     const std::string& name) {
     return differing(side_by_side(kept_by_all(together, name)), kept(alone, 0, name));
@@ -295,8 +295,8 @@ struct ColumnLinear final : Lesson {
         sizes.inner = options.values.integer("inner", 4 * sizes.hidden);
         require_shared_out("hidden", sizes.hidden, ranks);
         require_shared_out("inner", sizes.inner, ranks);
-        // The MLP's y sums over the inner columns; each term sums over the columns of x.
-        // The gradients sum such terms over the rows.
+        // A number of the MLP's y is a sum over the inner columns, whose terms are sums
+        // over the columns of x. A number of a gradient sums such terms over the rows.
         record.options.sum_length = sizes.rows + sizes.hidden + sizes.inner;
     }
 
@@ -310,8 +310,8 @@ struct ColumnLinear final : Lesson {
 };
 
 double bound(const ColumnLinear& lesson) {
-    // Counts two layers and the activation between them, forward and backward, and a sum
-    // over the devices in each direction.
+    // Counts how often two layers and the activation between them store a number, forward
+    // and backward, and how often a sum over the devices does, in each direction.
     return RoundingBound{1e-5, 1e-13}.value(lesson.dtype(), 6 + 2 * lesson.ranks);
 }
 
@@ -330,7 +330,7 @@ RunReport pass_wrongly(const ColumnLinear& lesson, const Task& task) {
     return pass(*make_cluster(lesson.options().without_full_check(), lesson.ranks), task);
 }
 
-/// Returns bytes · factor (t-1)/t. The t ranks divide the buffer's elements.
+/// Returns bytes · factor (t-1)/t. The number of elements is a multiple of t.
 std::int64_t sent(const ColumnLinear& lesson, std::int64_t factor, std::int64_t bytes) {
     const std::int64_t t = lesson.ranks;
     return factor * (t - 1) * (bytes / t);
@@ -427,7 +427,7 @@ bool lacks_example_ranks(const ColumnLinear& lesson) {
     return lesson.options().process != nullptr && lesson.ranks < kExampleRanks;
 }
 
-/// Makes the example's three devices, for any number of ranks.
+/// Makes the example's three devices, whatever the number of ranks.
 std::unique_ptr<Cluster> example_cluster(const ColumnLinear& lesson) {
     LessonOptions options = lesson.options();
     if (lacks_example_ranks(lesson)) {
@@ -534,7 +534,7 @@ Task silent(Task task) {
     return task;
 }
 
-/// Returns a column-parallel layer of whole numbers, from t to 2t columns, on t ranks.
+/// Returns a column-parallel layer of whole numbers on t ranks: t inputs, 2t outputs.
 Task columns_task(const LessonOptions& options, int ranks) {
     const auto drawn = [&](Shape shape, const char* name) {
         return whole_numbers(shape, options.dtype, options.seed, name);
@@ -620,8 +620,8 @@ void split_columns(ColumnLinear& lesson, Findings& found) {
     give_all_reduce(lesson, found, "columns", together, "backward", "dx");
 }
 
-/// Returns a row-parallel layer from 2t to t columns, on t ranks. Its whole numbers are
-/// small enough to compute by hand.
+/// Returns a row-parallel layer on t ranks, with 2t inputs and t outputs. Its whole
+/// numbers are small enough to compute by hand.
 Task rows_task(const LessonOptions& options, int ranks) {
     const auto drawn = [&](Shape shape, const char* name) {
         return whole_numbers(shape, options.dtype, options.seed, name);
@@ -770,7 +770,7 @@ void give_gelu_of_a_sum(ColumnLinear& lesson, Findings& found) {
 enum class MlpSplit {
     none,               ///< one device has all
     columns_then_rows,  ///< Megatron-LM's
-    gathered,           ///< both layers by columns, gathered after each
+    gathered,           ///< both layers by columns; outputs are gathered
 };
 
 /// The collectives of the two halves of a pass, by the formulas.
@@ -799,7 +799,7 @@ std::unique_ptr<Sequential> make_gathered_mlp(const ParameterInit& init,
 }
 // lesson: end
 
-/// Returns a task of shapes without numbers. It keeps nothing; it shows the costs.
+/// Returns a task that computes only shapes. Its run keeps no tensors; it shows costs.
 Task mlp_shapes(const MlpSizes& sizes, MlpSplit split, DType dtype) {
     Task task;
     task.make = [sizes, split](const ParameterInit& init, TensorParallel& tp) {
@@ -855,7 +855,7 @@ Picoseconds pass_time(const RunReport& report) {
 
 MlpCalls mlp_calls(const MlpSizes& sizes, MlpSplit split, DType dtype, int ranks) {
     const auto call = [&](Verb verb, std::int64_t columns) {
-        // An all-gather's count is that of one rank's part.
+        // An all-gather's count is the number of elements of one rank's part.
         const int parts = verb == Verb::all_gather ? ranks : 1;
         return CollectiveCall{verb, sizes.rows * columns / parts, bytes_of(dtype), ranks};
     };
@@ -873,7 +873,7 @@ std::int64_t bytes_of_calls(const std::vector<CollectiveCall>& calls, int rank) 
     return bytes;
 }
 
-/// Returns how far counted bytes are from the formula's, over all ranks and halves.
+/// Returns by how much counted bytes differ from the formula, over all ranks and halves.
 std::int64_t byte_gap(const RunReport& report, const MlpCalls& calls) {
     std::int64_t gap = 0;
     for (int rank = 0; rank < static_cast<int>(report.ranks.size()); ++rank) {

@@ -25,7 +25,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// The tokens of a device outside of tensor-parallel regions: all, or only its own.
+/// Which tokens a device has outside of tensor-parallel regions: all, or only its own.
 enum class Regions { replicated, sequence_parallel };
 
 GptSizes sizes_of(const LessonOptions& options, int ranks, std::int64_t vocabulary) {
@@ -251,8 +251,8 @@ void block(TensorParallelLesson& lesson, Findings& found) {
     give_block_bytes(lesson, found, forward, shared);
 }
 
-/// The activations of a tensor-parallel block on a device, by the ledger: shapes only, 16
-/// bits a number. `held` is what forward keeps for backward; shared tensors count once.
+/// A tensor-parallel block's activations on a device, measured by the ledger with numbers
+/// of 16 bits. `held` is what forward keeps for backward; shared tensors count once.
 struct Activations {
     std::int64_t held = 0;
     /// The peak during backward, with its temporary tensors.

@@ -85,7 +85,7 @@ const std::vector<std::string>& trained() {
     return names;
 }
 
-/// Returns a schedule for the lesson's stages. 0: the lesson's number of micro-batches.
+/// Returns a schedule for the lesson's stages. 0 means the lesson's `micro_batches`.
 Schedule schedule(const PipelineLesson& lesson, const std::string& name, int chunks = 1,
                   int micro_batches = 0) {
     return make_schedule(
@@ -168,7 +168,7 @@ std::int64_t activations(const RunReport& report, int stage) {
     return report.ranks[stage].memory.peak_of(MemoryCategory::activations);
 }
 
-/// Gives each stage's bytes. Compares them with those of one and two micro-batches.
+/// Gives each stage's bytes; checks them against runs of one and two micro-batches.
 void give_ledger(PipelineLesson& lesson, Findings& found, const Schedule& turns) {
     const RunReport& one = run(lesson, schedule(lesson, "gpipe", 1, 1), "gpipe_one");
     const RunReport& two = run(lesson, schedule(lesson, "gpipe", 1, 2), "gpipe_two");
@@ -226,7 +226,7 @@ void memory(PipelineLesson& lesson, Findings& found) {
     lesson.makespan_equals(found, "turns_clock", report, (m + p - 1) * kBoth);
 }
 
-/// Returns what an instruction waits for, apart from the previous one on its stage.
+/// Returns what an instruction waits for, apart from the stage's previous instruction.
 Place needed_by(const Schedule& schedule, const WorkIndex& index, Place place) {
     return is_message(schedule.at(place).kind) ? index.partner(place) : index.need(place);
 }
@@ -349,7 +349,7 @@ void halves(PipelineLesson& lesson, Findings& found) {
     found.equal("h2_idle", Figure::seconds(static_cast<double>(timed(h2).bubble())), 0);
 }
 
-/// Compares idle times with those of a paper, for the durations that the paper gives.
+/// Compares idle times with a paper's, for the durations that the paper gives.
 void published(Findings& found) {
     // From the paper's table: 1.5 B model, 8 stages, 24 micro-batches; in
     // thousandths of a millisecond.
@@ -418,7 +418,7 @@ std::string begin_of(const Schedule& schedule, int stage) {
     return list + " …";
 }
 
-/// Tries two orders of messages; one hangs. Tries an order of work that hangs, too.
+/// Tries two orders of messages; one hangs. Also tries an order of work that hangs.
 void deadlock(PipelineLesson& lesson, Findings& found) {
     const StackOptions stack{lesson.dtype(), lesson.options().seed};
     const Schedule in_place = with_messages_in_place(schedule(lesson, "1f1b"));
@@ -490,7 +490,7 @@ void check_bits(const PipelineLesson& lesson, Findings& row, const RunReport& re
             0);
 }
 
-/// Trains on `cluster`, which has the schedule's stages times replicas. Each replica has
+/// Trains on `cluster`, which has a rank for each stage of each replica. Each replica has
 /// the schedule's number of micro-batches. Keeps what train() keeps.
 RunReport train_gpt_pipeline(Cluster& cluster, const PipelinePlan& plan,
                              const GptTask& task, int replicas,

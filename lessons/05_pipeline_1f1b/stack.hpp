@@ -17,7 +17,7 @@ struct StackOptions {
     std::uint64_t seed = 1;
 };
 
-/// Returns part `part` of the stack, of `layers` layers.
+/// Returns part `part` of the stack; the part has `layers` layers.
 std::unique_ptr<Sequential> stack_part(const ParameterInit& init, int part, int layers);
 
 /// Returns `count` micro-batches. Inputs are made before the step, so the ledger does not
@@ -29,11 +29,11 @@ std::vector<MicroBatch> stack_batches(Device& device, const StackOptions& option
 PartBoundary stack_boundary(DType dtype);
 
 /// Returns the program of one stage: forward and backward of all micro-batches, once, by
-/// the plan. The stage that knows the loss keeps it in the series "loss".
+/// the plan. The stage that computes the loss keeps it in the series "loss".
 Program stack_program(const PipelinePlan& plan, const StackOptions& options);
 
-/// Returns the bytes of one micro-batch between two stages. A stage keeps them and sends
-/// them to the next stage.
+/// Returns the bytes of a micro-batch's activations between two stages. A stage keeps
+/// these activations and sends them to the next stage.
 std::int64_t stack_boundary_bytes(DType dtype);
 
 }  // namespace lockstep::lessons

@@ -35,7 +35,7 @@ struct WeightsRead {
 };
 
 /// The rule by which a pipeline of `stages` stages reads weights, as its paper states it.
-/// The lesson compares what the schedules do with these formulas.
+/// The lesson compares the schedules with these formulas.
 struct WeightRule {
     std::string schedule;  ///< its name, as in make_schedule
     int stages = 1;
@@ -43,7 +43,7 @@ struct WeightRule {
     /// By how many updates each stage's gradients are late. Replaces `schedule` if set.
     std::vector<int> late{};
 
-    /// Returns the weights that a micro-batch reads on a stage. Both are counted from 0.
+    /// Return the weights that a micro-batch reads on a stage. Both are numbered from 0.
     WeightsRead forward(int stage, int micro_batch) const;
     WeightsRead backward(int stage, int micro_batch) const;
     /// Returns the newest version at the time of the micro-batch's backward. The
@@ -154,9 +154,9 @@ struct PartedTraining {
     Loss loss = mean_squared_error;
     SgdOptions optimizer;
 
-    /// The decay of the average of steps by which a part's weights are estimated:
-    /// D^(1/updates ahead or behind), as in PipeMare (Yang et al. 2021, 1910.05124,
-    /// section 3.2), with D = 0.1. See Pipeline::estimate_by.
+    /// A part's weights are estimated from a decaying average of its steps. Returns the
+    /// decay: D^(1/d) for an estimate d updates ahead or behind, as in PipeMare (Yang et
+    /// al. 2021, 1910.05124, section 3.2), with D = 0.1. See Pipeline::estimate_by.
     double decay(int part) const;
 };
 
@@ -241,7 +241,7 @@ class VersionedPart {
 
     Module& module() { return *part_; }
 
-    /// Runs `pass` with the weights of `read` in place of the newest weights.
+    /// Runs `pass` with the weights that `read` names, in place of the newest weights.
     template <typename Pass>
     Tensor run_with(const WeightsRead& read, Pass&& pass) {
         std::vector<Tensor> weights = weights_of(read);
@@ -344,8 +344,8 @@ Tensor pass_by_rule(Device& device, std::vector<VersionedPart>& parts,
 }
 // lesson: end
 
-/// Trains all parts on one device, which keeps every version of the weights and reads
-/// those that the rule names. Keeps the parameters and losses as train_endless() does,
+/// Trains all parts on one device, which keeps every version of the weights and reads the
+/// versions that the rule names. Keeps the parameters and losses as train_endless() does,
 /// and the norm of each part's gradient after the first micro-batch in the series "norm".
 RunReport train_alone(Cluster& cluster, const WeightRule& rule,
                       const PartedTraining& training, int micro_batches) {
@@ -388,7 +388,7 @@ RunReport run_stack(PipedreamLesson& lesson, const WeightRule& rule, int micro_b
     return report;
 }
 
-constexpr double kBoth = 3;  ///< seconds of a forward and a backward in `unit`
+constexpr double kBoth = 3;  ///< seconds of a forward and a backward, in cluster `unit`
 
 /// Returns the speedup of a pipeline that does not flush after every m micro-batches.
 double gain_without_flush(int p, int m) {
@@ -429,7 +429,7 @@ void flush(PipedreamLesson& lesson, Findings& found) {
                 (p - 1) * kBoth);
 }
 
-/// Measures training without a flush. In the long run, nothing is idle.
+/// Measures training without a flush. In the long run, no device is idle.
 void endless(PipedreamLesson& lesson, Findings& found) {
     const int p = lesson.ranks, m = lesson.per_update;
     const WeightRule one = lesson.rule("pipedream");
@@ -469,7 +469,7 @@ std::string by_stage(int stages, Value&& value) {
     return text;
 }
 
-/// Counts uses in which the schedule reads or changes other weights than the rule says.
+/// Counts the uses of weights in which the schedule differs from the rule.
 int uses_off(const WeightRule& rule, int micro_batches) {
     const auto uses = weight_uses(schedule_of(rule, micro_batches));
     int off = 0;
@@ -541,7 +541,7 @@ void stale(PipedreamLesson& lesson, Findings& found) {
     found.equal("class_f25", said.starts_with("F25") ? 1 : 0, 1);
 }
 
-/// Returns a weight's largest difference from a device that keeps all versions.
+/// Returns a weight's largest difference from its value on one device (train_alone).
 double gap_to_one_device(PipedreamLesson& lesson, const WeightRule& rule,
                          int micro_batches, const RunReport& report) {
     const RunReport alone =
@@ -724,8 +724,8 @@ double end_of(const std::vector<double>& losses, std::size_t count) {
     return mean_of(losses, count - (count + 3) / 4, count);
 }
 
-/// Gives a loss, or "broken" if it is no number, or more than twice the loss of a model
-/// that knows nothing of the text. Returns whether the loss is not broken.
+/// Gives a loss, or "broken" if it is NaN, or more than twice the loss of a model that
+/// knows nothing of the text. Returns whether the loss is not broken.
 bool give_loss(const PipedreamLesson& lesson, Findings& row, const std::string& name,
                double loss) {
     const bool holds =
@@ -974,9 +974,9 @@ void give_rates(PipedreamLesson& lesson, Findings& found) {
                                                      : *first->begin());
 }
 
-/// Returns the stages' lateness in updates, in several ways: no stage is late; as in
-/// PipeDream; all but the last (if not as in PipeDream); only the last; all, as with
-/// vertical sync.
+/// Returns several cases of how many updates each stage is late: no stage; each stage as
+/// in PipeDream; all stages but the last (unless PipeDream is the same); only the last
+/// stage; all stages, as with vertical sync.
 std::vector<std::vector<int>> ways_to_be_late(int stages) {
     const int last = stages - 1;
     std::vector<std::vector<int>> ways(5, std::vector<int>(stages, 0));
@@ -990,7 +990,7 @@ std::vector<std::vector<int>> ways_to_be_late(int stages) {
     return ways;
 }
 
-/// Shows which stage's lateness matters, on one device: parts are late as a row says.
+/// Shows which stage's lateness matters: trains on one device, in each way to be late.
 void give_late(const PipedreamLesson& lesson, Findings& found) {
     const int p = lesson.ranks;
     GptTask task = *lesson.task;

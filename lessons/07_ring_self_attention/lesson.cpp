@@ -28,8 +28,8 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// A single device runs CoreAttention, which holds all weights, or FlashAttention.
-/// Several devices run context-parallel attention.
+/// A single device runs CoreAttention, which holds all scores, or FlashAttention. Several
+/// devices run context-parallel attention.
 enum class AttentionKind { core, flash, shared };
 
 /// How a step's tokens are sharded: replicas have different sequences, parts have
@@ -114,8 +114,8 @@ struct RingLesson final : Lesson {
         note_task(*this, *task, {"heads", "kv_heads", "hidden", "context"});
     }
 
-    /// Counts the numbers that are stored one after another: scores, weights and output,
-    /// their three gradients, and sums over the devices, forward and backward.
+    /// Returns the bound of successive roundings: of scores, weights and output, of their
+    /// three gradients, and of sums over the devices, forward and backward.
     double bound() const {
         return RoundingBound{2e-5, 1e-12}.value(options().dtype, 6 + 2 * ranks);
     }
@@ -128,7 +128,7 @@ struct RingLesson final : Lesson {
     TokenOrder order;
 };
 
-/// Returns the page's name of a method: "ring_attention".
+/// Returns the name that the page gives a method: "ring_attention".
 std::string key_of(ContextMethod method) {
     std::string key = name_of(method);
     std::ranges::replace(key, '-', '_');
@@ -147,8 +147,8 @@ AttentionProblem RingLesson::large() const {
     return problem;
 }
 
-/// Returns a problem of a few tokens on each device. Unlike those of large(), its
-/// numbers are computed.
+/// Returns a problem of a few tokens on each device. Unlike large(), it is computed with
+/// numbers.
 AttentionProblem small(const RingLesson& lesson, bool causal) {
     constexpr std::int64_t kTokensPerRank = 4;
     AttentionProblem problem;
@@ -314,7 +314,7 @@ std::string hop_by_hop(const RunReport& report) {
     return text;
 }
 
-/// Shows after which hop each rank makes each block.
+/// Shows after which hop each rank computes each block.
 std::string hops_by_block(const RunReport& report) {
     const std::size_t n = report.ranks.size();
     std::string text = "keys   ";
@@ -688,7 +688,7 @@ void memory(RingLesson& lesson, Findings& found) {
     find_longest(lesson, found);
 }
 
-/// Returns a cluster where launches, memory and links are free, but not arithmetic.
+/// Returns a cluster where only arithmetic takes time, not launches, memory or links.
 ClusterSpec arithmetic_alone() {
     ClusterSpec spec = load_cluster("classroom");
     spec.memory_bytes = 0;
@@ -738,8 +738,8 @@ const char* busiest_key(const std::vector<std::int64_t>& pairs) {
 constexpr TokenOrder kOrders[] = {TokenOrder::contiguous, TokenOrder::striped,
                                   TokenOrder::zigzag};
 
-/// Runs Ring Attention's forward on the large problem, in an order. Only the devices'
-/// arithmetic takes time.
+/// Runs Ring Attention's forward on the large problem, with tokens in this order. Only
+/// the devices' arithmetic takes time.
 RunReport run_causal(const RingLesson& lesson, TokenOrder order) {
     AttentionProblem problem = lesson.large();
     problem.sizes.causal = true;
@@ -810,12 +810,12 @@ RunReport run_ring(const AttentionProblem& problem, int ranks, double bytes_per_
                       Passes::forward);
 }
 
-/// The times of one block: to attend to it, to send it on, and to finish
-/// after the last block.
+/// The times of attention to one block, of sending the block on, and of finishing after
+/// the last block.
 struct BlockTimes {
     Picoseconds attend, hop, finish;
 
-    /// Returns the time of N blocks. Each later block arrives during an earlier one.
+    /// Returns the time of N blocks. Attention to a block overlaps with the next hop.
     Picoseconds formula(int ranks) const {
         return attend + (ranks - 1) * std::max(attend, hop) + finish;
     }
@@ -916,7 +916,7 @@ RunReport train_gpt_context(Cluster& cluster, const GptTask& task, const Context
 }
 
 /// Returns the maximum number of bytes that a device holds while it trains with that
-/// context, by the ledger, with shapes only.
+/// context, by the ledger of a run with shapes only.
 std::int64_t training_peak(const GptTask& task, const ContextRun& run,
                            std::int64_t context) {
     GptTask one = task;

@@ -41,7 +41,7 @@ struct Stack {
 
 /// GPTs of a family: n layers and 2 n heads of 128 columns, so the blocks have about 12 n
 /// (256 n)² numbers. They have 50,257 words, and the head has its own table. Each device
-/// has one sequence of 1,024 tokens. Trained as a Stack is.
+/// has one sequence of 1,024 tokens. They are trained like a Stack.
 struct FamilyGpt {
     /// The tensors that a block keeps for backward, on the device or on the host: all;
     /// all except those between attention's linear layers; or only its input.
@@ -430,7 +430,7 @@ int largest_that_fits(int devices, const ClusterSpec& spec, const MakeStrategy& 
 /// Searches for the largest model that fits.
 void fits(Findings& found) {
     const ClusterSpec spec = load_cluster("h100");
-    std::map<std::string, int> fitting;  // never smaller on more devices
+    std::map<std::string, int> fitting;  // by way; never smaller with more devices
     for (const int devices : {1, 4, 8, 64}) {
         Findings& row = found.row("largest", {"devices"_is = devices});
         for (const Way& way : ways({})) {

@@ -24,7 +24,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Makes a GPT of experts whose sequences, experts and heads `ranks` devices can shard.
+/// Makes a GPT of experts: `ranks` devices can shard its sequences, experts and heads.
 std::shared_ptr<const GptTask> make_experts_task(const LessonOptions& options,
                                                  int ranks) {
     const std::int64_t batch = options.values.integer("batch", least_multiple(ranks, 8));
@@ -95,9 +95,9 @@ MixtureOfExperts::Sizes layer_of(std::int64_t hidden, std::int64_t experts,
     return sizes;
 }
 
-/// Runs the layer once. Tokens are random; token t is the same for any number of
-/// ranks. Each rank keeps "y" if there are numbers and, if it trains, its copies by
-/// expert in the series "load".
+/// Runs the layer once. Tokens are random; token t is the same for any number of ranks.
+/// If the run has numbers, each rank keeps "y". If it trains, each rank keeps the number
+/// of its copies for each expert in the series "load".
 RunReport run_layer(Cluster& cluster, const LayerRun& run) {
     return cluster.run([&](Rank& rank) {
         Device& device = rank.device();
@@ -412,7 +412,7 @@ void waiting(ExpertsLesson& lesson, Findings& found) {
             hot_time = report.makespan();
             found.timeline("hot_layer", report);
             lesson.record_run("hot", report);
-            // Counts; others' rows; the computation; the same number of rows back.
+            // Exchange counts, send rows, compute, and return rows.
             const Picoseconds way =
                 (kDevices - 1) * message_time(spec.inside, most * kHidden * 4);
             const Picoseconds counts =
@@ -423,7 +423,7 @@ void waiting(ExpertsLesson& lesson, Findings& found) {
     found.at_most("slowest", Figure::time(std::abs(hot_time - expected)), 1000);
 }
 
-/// Gates many tokens, with some experts preferred. Returns counts by choice and expert.
+/// Lets a gate choose; it prefers some experts. Returns counts by choice and expert.
 std::vector<std::int64_t> gate_many(const ExpertsLesson& lesson, std::int64_t tokens,
                                     std::int64_t experts) {
     const RunReport report = lesson.devices(1)->run([&](Rank& rank) {
@@ -482,7 +482,7 @@ void drop_in_a_layer(ExpertsLesson& lesson, Findings& found) {
     found.equal("one_dropped", changed(most - 1), std::ranges::count(load, most));
 }
 
-/// Shows what a capacity drops, and that the order of copies decides which ones.
+/// Shows how many copies a capacity drops, and that their order decides which ones.
 void capacity(ExpertsLesson& lesson, Findings& found) {
     constexpr std::int64_t kTokens = 512, kExperts = 8, kChosen = 2;
     found.give({"capacity.tokens"_is = kTokens, "capacity.experts"_is = kExperts,
@@ -523,7 +523,7 @@ void capacity(ExpertsLesson& lesson, Findings& found) {
 struct ExpertRun {
     int ep = 1;
     int tp = 1;
-    double bias_rate = 0;  ///< if experts are chosen by a bias
+    double bias_rate = 0;  ///< how fast a bias follows the load, if there is one
 
     int ranks() const { return ep * tp; }
 };
@@ -578,7 +578,7 @@ RunReport train(ExpertsLesson& lesson, const std::string& variant, const GptTask
     const Advance advance = advancing(variant, task.steps);
     RunReport report =
         train_gpt_experts(*lesson.devices(run.ranks()), task, run, advance);
-    // All runs begin with equal values. The first run of each step records them.
+    // All runs begin with equal values. The first run of each lesson step records them.
     const bool first = variant == "alone" || variant == "balance_none";
     record_training(lesson.record(), variant, first, losses_of(report), report);
     return report;
@@ -602,7 +602,7 @@ void balance(ExpertsLesson& lesson, Findings& found) {
     runs.emplace_back("none", train(lesson, "balance_none", *lesson.task, {}));
     runs.emplace_back("by_loss", train(lesson, "balance_loss", by_loss, {}));
     runs.emplace_back("by_bias", train(lesson, "balance_bias", by_bias, {1, 1, kRate}));
-    constexpr int kEnough = 60;  // steps after which the gate's learning shows
+    constexpr int kEnough = 60;  // steps after which the gate has clearly learned
     const bool trained = lesson.has_numbers() && lesson.task->steps >= kEnough;
     found.give("trained", trained);
     if (!lesson.has_numbers()) return;
@@ -690,7 +690,7 @@ void bytes(Findings& found) {
                 "same_bytes"_is = 1});
 }
 
-/// Verifies, number by number, that an expert's shards by columns compute terms of a sum.
+/// Verifies that the results of an expert's column shards add up to the expert's result.
 void inside(ExpertsLesson& lesson, Findings& found) {
     constexpr std::int64_t kTokens = 6, kHidden = 8;
     const std::int64_t inner = std::int64_t{4} * lesson.ranks;
@@ -823,7 +823,7 @@ Crossings count_crossings(Device& device, std::int64_t tokens, std::int64_t expe
     return crossings;
 }
 
-/// Counts what leaves a node, with and without a limit on a token's nodes.
+/// Counts the copies that leave a node, with and without a limit on the nodes of a token.
 void nodes(ExpertsLesson& lesson, Findings& found) {
     constexpr std::int64_t kTokens = 1024, kExperts = 64, kChosen = 8;
     constexpr std::int64_t kMost = 2;

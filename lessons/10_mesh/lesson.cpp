@@ -36,9 +36,9 @@ struct MeshSizes {
     int micro_batches() const { return 2 * pp; }
 };
 
-/// Returns the sizes by the settings dp, pp, cp and tp. Axes that are not set divide the
-/// remaining ranks: each gets factors of 2 in turn, tp and pp first; dp gets odd factors.
-/// Throws UsageError if the sizes do not multiply to the ranks that are asked for.
+/// Returns the sizes from the settings dp, pp, cp and tp. The axes that are not set share
+/// the remaining ranks: they get factors of 2 in turn, and dp gets an odd factor. Throws
+/// UsageError if the product of the sizes cannot be the number of ranks.
 MeshSizes mesh_sizes(const LessonOptions& options) {
     MeshSizes sizes;
     // In the order in which axes get a factor of 2.
@@ -67,8 +67,8 @@ MeshSizes mesh_sizes(const LessonOptions& options) {
     return sizes;
 }
 
-/// Makes a GPT that such a mesh can shard. Two heads of queries share a head of keys and
-/// values, and the table is tied to the output head.
+/// Makes a GPT that a mesh of these sizes can shard. Two heads of queries share a head of
+/// keys and values, and the table is tied to the output head.
 std::shared_ptr<const GptTask> make_mesh_task(const LessonOptions& options,
                                               const MeshSizes& sizes) {
     const std::int64_t micro_batches = std::int64_t{sizes.dp} * sizes.micro_batches();
@@ -97,7 +97,7 @@ std::shared_ptr<const GptTask> make_mesh_task(const LessonOptions& options,
     });
 }
 
-/// Returns the lesson's way to spread a GPT over those axes: sequence parallelism, ring
+/// Returns the lesson's way to shard a GPT over `axes`: sequence parallelism, ring
 /// attention in zigzag order, 1F1B, and ZeRO's stage 1 over all replicas.
 MeshOptions mesh_options(std::vector<MeshShape::Axis> axes, int micro_batches) {
     MeshOptions options;
@@ -176,7 +176,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
 
 /// The beginning and the end of a training, and what it saves on the way.
 struct MeshTraining {
-    /// The folder for checkpoints. One is saved after every `save_every` steps.
+    /// The folder for checkpoints. A checkpoint is saved after every `save_every` steps.
     std::filesystem::path folder{};
     int save_every = 0;
     /// If set, training begins with the newest checkpoint of this folder.
@@ -291,7 +291,7 @@ std::vector<std::string> share_of(const MeshLesson& lesson, int rank) {
     share.push_back("heads " + range_text(tp * heads, heads));
     const std::int64_t sequences = lesson.task->batch / lesson.sizes.dp;
     share.push_back("sequences " + range_text(dp * sequences, sequences));
-    // In zigzag order, a device has a stretch from the front, and its mirror image.
+    // In zigzag order, a device has two stretches of tokens, one from each half.
     const std::int64_t stretch = gpt.context / (std::int64_t{2} * lesson.sizes.cp);
     const int mirror = 2 * lesson.sizes.cp - 1 - cp;
     if (lesson.sizes.cp == 1) {
@@ -434,7 +434,7 @@ void refuse_other_norms(const MeshLesson& lesson, Findings& found) {
 
 constexpr std::int64_t kDropRows = 4, kDropColumns = 8;
 
-/// Writes which elements of a row stay: "1011 0010".
+/// Writes 1 for each element of a row that dropout keeps: "1011 0010".
 std::string mask_text(const HostTensor& mask, std::int64_t row) {
     std::string text;
     for (std::int64_t j = 0; j < kDropColumns; ++j)
@@ -443,7 +443,8 @@ std::string mask_text(const HostTensor& mask, std::int64_t row) {
     return text;
 }
 
-/// Returns ones after dropout, which uses the stream's number at each element's place.
+/// Returns a tensor of ones after dropout. `part` is its place in the whole tensor, which
+/// selects the stream's numbers.
 HostTensor dropped(Device& device, const Shape& shape, const RandomStream& stream,
                    const RandomPart& part) {
     const Tensor ones = device.empty(shape, DType::f32);
@@ -660,8 +661,8 @@ GptSizes measured_gpt(std::int64_t layers, std::int64_t hidden, std::int64_t con
     return sizes;
 }
 
-/// Returns a step on those axes, with one sequence in a micro-batch. Devices that have
-/// whole sequences use FlashAttention.
+/// Returns a step on `axes`, with one sequence in a micro-batch. Devices that have whole
+/// sequences use FlashAttention.
 MeshStep measured_step(const GptSizes& sizes, const std::vector<MeshShape::Axis>& axes,
                        std::int64_t batch, const ClusterSpec& spec) {
     int replicas = 1;
@@ -846,7 +847,7 @@ void resume(MeshLesson& lesson, Findings& found, const GptTask& task,
         if (axis.name == "dp") replicas = axis.size;
         ranks *= axis.size;
     }
-    // Keeps the number of micro-batches as before, on fewer replicas.
+    // A step keeps its number of micro-batches: fewer replicas get more of them each.
     const MeshPlan fewer(task.sizes,
                          mesh_options(axes, lesson.plan->micro_batches() / replicas));
     found.give({"before_axes"_is = axes_text(all.axes()),
@@ -859,7 +860,7 @@ void resume(MeshLesson& lesson, Findings& found, const GptTask& task,
         train_on_mesh(*lesson.virtual_devices(all.ranks()), task, *lesson.plan);
     const std::vector<double> late = losses_of(rest), losses = losses_of(whole);
     const int first = task.steps - static_cast<int>(late.size());
-    // The device is lost in the last step but one, and not before the second step.
+    // The device is lost in the step before the last, but not before the second step.
     const int lost_step = std::max(2, task.steps - 1);
     found.give({"from_step"_is = first + 1, "lost_step_before"_is = lost_step - 1,
                 "steps_again"_is = lost_step - 1 - first});
@@ -1073,7 +1074,7 @@ std::vector<Tried> try_all(const GptSizes& gpt, std::int64_t batch,
     return all;
 }
 
-/// Gives the time of the fastest mesh that has `ranks` ranks along the axis.
+/// Reports the time of the fastest mesh that has `ranks` ranks along the axis.
 void give_fastest_with(Findings& found, const std::string& name, const char* axis,
                        int ranks, const std::vector<Tried>& by_time) {
     const auto fastest = std::ranges::find_if(
@@ -1083,7 +1084,7 @@ void give_fastest_with(Findings& found, const std::string& name, const char* axi
     found.give(which + "_time", Figure::time(fastest->step->time));
 }
 
-/// Returns the least number of ranks that shard the parameters in a mesh that fits.
+/// Returns the smallest pp * tp (ranks that shard parameters) of the meshes that fit.
 int least_sharing(const std::vector<Tried>& all) {
     int least = kMostRanks;
     for (const Tried& tried : all)
@@ -1097,7 +1098,7 @@ void choose(Findings& found) {
         const char* name;
         GptSizes gpt;
         std::int64_t batch;
-        const char* asked;  ///< the axis to predict; null: how many ranks shard the model
+        const char* asked;  ///< the axis whose size readers predict; null: pp * tp
     };
     const ClusterSpec spec = h100_nodes_of(8);
     for (const Case& each : {Case{"large", measured_gpt(24, 8192, 2048), 8, nullptr},

@@ -27,7 +27,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Makes a GPT of the text's characters that `ranks` devices can shard. The lesson trains
+/// Makes a GPT for the text's characters; `ranks` devices can shard it. The lesson trains
 /// the GPT, and then lets it write.
 std::shared_ptr<const GptTask> make_inference_task(const LessonOptions& options,
                                                    int ranks) {
@@ -98,7 +98,7 @@ ClusterSpec chip() {
     return spec;
 }
 
-/// Returns H100s whose launches take no time, so that a formula of bytes gives a time.
+/// Returns H100s whose launches take no time, so that times follow from bytes alone.
 ClusterSpec h100_without_launches() {
     ClusterSpec spec = load_cluster("h100");
     spec.launch_seconds = 0;
@@ -163,7 +163,7 @@ CacheSizes pages_for(std::int64_t tokens) {
     return {.pages = (tokens + kPageRows - 1) / kPageRows, .page_rows = kPageRows};
 }
 
-/// Returns a kit that shards heads and columns over all ranks. One rank has all of them.
+/// Returns a kit that shards heads and columns over `ways` ranks.
 GptKit shared_kit(TensorParallel& tp, int ways) {
     return ways > 1 ? copy_key_heads(tensor_parallel({}, tp), tp) : GptKit();
 }
@@ -389,7 +389,7 @@ PassCosts pass_costs(const GptSizes& sizes, const ClusterSpec& spec, int ways,
     return costs;
 }
 
-/// Shows how long passes of more and more rows take.
+/// Shows the times of passes with more and more rows.
 void time(Findings& found) {
     const ClusterSpec both = chip();
     ClusterSpec reads = both, computes = both;
@@ -465,7 +465,7 @@ void give_tokens(Findings& found) {
     }
 }
 
-/// Return the bytes that a chip holds: of the weights, and of a sequence's cache.
+/// Return how many bytes of the weights, and of a sequence's cache, a chip holds.
 double weights_of_chip(const GptSizes& sizes) {
     return 2 * static_cast<double>(sizes.parameters()) / kChips;
 }
@@ -657,7 +657,7 @@ void exchange(Findings& found) {
     found.give({"exchange_devices"_is = kRanks, "exchange_tokens"_is = kTokens});
     double worst = 0;
     for (const double bytes : {50e9, 900e9}) {
-        // As published: 1 byte per number there, 2 back; 9 experts; 7,000 numbers.
+        // As published: 9 copies of 7,000 numbers; 1 byte sends a number, 2 return it.
         const double published = (1 + 2) * 32.0 * 9 * 7000 / bytes;
         const double took = exchange_seconds(sizes, kRanks, bytes, kTokens);
         const double copies = 8.0 * kTokens * (kRanks - 1) / kRanks;
@@ -689,7 +689,7 @@ struct ServiceRun {
 
     std::int64_t rows() const;
     std::int64_t preemptions() const;
-    /// Returns the longest time between two tokens of requests that pass `counts`.
+    /// Returns the longest time between two tokens, over requests that `counts` accepts.
     Picoseconds longest_gap(
         const std::function<bool(std::int64_t request)>& counts) const;
 };
@@ -774,7 +774,7 @@ ServiceOptions small_service(const InferenceLesson& lesson) {
     return service;
 }
 
-/// Counts the requests that get other tokens than when each is served on its own.
+/// Counts the requests that get different tokens when each is served on its own.
 std::int64_t other_tokens(InferenceLesson& lesson, const ServiceRun& run,
                           const std::vector<Request>& requests) {
     ServiceOptions one_by_one = small_service(lesson);

@@ -20,14 +20,15 @@ const Assignment& find_assignment(const std::string& slug);
 /// Throws UsageError if there is no such step.
 std::string lesson_step(const std::string& lesson, const std::string& name);
 
-/// Completes the `lesson` of criteria that give only the name of a step of this lesson.
+/// Returns `criteria`. Criterion::lesson of each has the name of a step of `lesson`; this
+/// function replaces the name with the result of lesson_step().
 std::vector<Criterion> taught_by(const std::string& lesson,
                                  std::vector<Criterion> criteria);
 
-/// Draws runs of a task.
+/// A function that draws runs of a task.
 using Runs = std::function<std::vector<TaskRun>(const Judge&, const std::string& task)>;
 
-/// Returns a criterion's question that asks the same of each run of a task.
+/// Returns a criterion's function. It judges each run that the functions in `all` draw.
 std::function<void(Judge&)> each_run(
     const std::vector<Runs>& all, const std::string& task,
     const std::function<void(Judge&, const TaskRun&)>& judge_run);

@@ -13,8 +13,8 @@
 
 namespace lockstep {
 
-/// Returns the micro-batches of a task that run_on_rows() (micro_batches.hpp) runs, in
-/// the handout's type: x, targets, and their share of the batch.
+/// Returns the micro-batches from inputs that run_on_rows() (micro_batches.hpp) made, in
+/// the handout's type: x, targets, and the micro-batch's share of all ranks' rows.
 template <typename MicroBatch>
 std::vector<MicroBatch> given_batches(const TaskInputs& in) {
     std::vector<MicroBatch> batches;
@@ -30,8 +30,8 @@ std::vector<MicroBatch> given_batches(const TaskInputs& in) {
     return batches;
 }
 
-/// Returns the network of a task that run_on_network() runs: linear layers with tanh
-/// between them, with the given parameters. Gradients hold "gradients before".
+/// Returns the network from inputs that run_on_network() made: linear layers with tanh
+/// between them. Its gradients are filled with the input "gradients before".
 inline std::unique_ptr<Sequential> given_network(Device& device, const TaskInputs& in) {
     auto network = std::make_unique<Sequential>();
     const int layers = in.integer("layers");
@@ -53,7 +53,7 @@ inline std::unique_ptr<Sequential> given_network(Device& device, const TaskInput
     return network;
 }
 
-/// Returns the number "NAME in thousandths", divided by 1000.
+/// Returns the input "NAME in thousandths", divided by 1000.
 inline double in_thousandths(const TaskInputs& in, const std::string& name) {
     return static_cast<double>(in.number(name + " in thousandths")) / 1000;
 }

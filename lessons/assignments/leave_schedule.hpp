@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// Writes a schedule as text, without its name, which may be any text. Impossible numbers
-/// cannot be in the text.
+/// Returns a schedule as JSON, under another name: its own may be any text. Throws
+/// UsageError if a number is impossible.
 inline std::string text_of_schedule(Schedule schedule) {
     schedule.name = "left";
     const auto problem = find_bad_number(schedule);

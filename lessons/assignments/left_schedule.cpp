@@ -63,7 +63,7 @@ void ask_sizes(Judge& judge, const LeftSchedules& made) {
     const auto& [run, left, right] = made;
     judge.ask(left.stages == right.stages && left.micro_batches == right.micro_batches &&
                   left.chunks == right.chunks,
-              run.name + ": a schedule of these sizes, 1 chunk a stage",
+              run.name + ": a schedule of these sizes, with 1 chunk on each stage",
               fmt::format("p = {}, m = {}, chunks: {}", left.stages, left.micro_batches,
                           left.chunks));
     for (int stage = 0; stage < right.stages; ++stage)
@@ -72,8 +72,8 @@ void ask_sizes(Judge& judge, const LeftSchedules& made) {
                       fmt::format("stage {} holds part {}", stage, left.part(stage, 0)));
 }
 
-/// Asks that all instructions have the reference's kinds and run one after another. If
-/// the reference names no versions of weights, the student's schedule may name none.
+/// Judges the instructions: the reference must have the same kinds, and none may begin
+/// together with another. If the reference names no versions of weights, none may.
 void ask_kinds(Judge& judge, const LeftSchedules& made) {
     std::set<InstructionKind> kinds;
     std::set<std::string> texts;
@@ -108,12 +108,12 @@ LeftSchedules left_schedules(Judge& judge, const TaskRun& run) {
     return made;
 }
 
-// Orders of work, and schedules that can run.
+// The order of work, and whether a schedule can run.
 
 namespace {
 
 Schedule order_of(Schedule schedule) {
-    schedule.period.reset();  // which is for the whole list
+    schedule.period.reset();  // its positions are in the whole list
     for (auto& list : schedule.work) {
         std::erase_if(list,
                       [](const Instruction& each) { return !is_computation(each.kind); });
@@ -161,12 +161,12 @@ void ask_runnable(Judge& judge, const LeftSchedules& made, const std::string& co
     judge.ask(true, asked, "it can");
 }
 
-// Holdings of stages, and times.
+// How many micro-batches stages hold, and how long schedules take.
 
 namespace {
 
-/// Asks. Explains a wrong answer by the mistake that leaves the same order. If there is
-/// none, calls `otherwise`.
+/// Calls judge.ask. The explanation of a wrong answer is the sentence of the mistake that
+/// outputs the same order or, if there is none, the result of `otherwise`.
 void ask_of_order(Judge& judge, const LeftSchedules& made, bool answer,
                   const std::string& asked, const std::string& measured,
                   const std::function<std::string()>& otherwise) {
@@ -175,7 +175,7 @@ void ask_of_order(Judge& judge, const LeftSchedules& made, bool answer,
     judge.ask(answer, asked, measured, cause);
 }
 
-/// The maximum number of micro-batches that a stage holds, reached at this forward.
+/// A stage's maximum of held micro-batches, and the forward that reaches this maximum.
 struct Peak {
     int held = 0;
     Instruction from;
@@ -215,7 +215,7 @@ void ask_held(Judge& judge, const LeftSchedules& made) {
 
 namespace {
 
-/// Names the first work that begins later than in the reference.
+/// Returns a sentence about the first work that begins later than in the reference.
 std::string first_late(const LeftSchedules& made, const Timing& left,
                        const Timing& right) {
     std::string said;
@@ -252,8 +252,8 @@ void ask_overlap(Judge& judge, const LeftSchedules& made, Picoseconds most) {
     const Picoseconds taken = halves ? left.longest : left.makespan;
     ask_of_order(
         judge, made, taken <= most,
-        fmt::format("{}: at most {} units of time{} with {} (one micro-batch after "
-                    "another would also hold little)",
+        fmt::format("{}: at most {} units of time{} with {} (otherwise one micro-batch "
+                    "after another would pass)",
                     made.run.name, most,
                     halves ? " from a stage's first instruction to its last" : "",
                     text_of(each, halves)),

@@ -8,9 +8,9 @@
 
 namespace lockstep::lessons {
 
-// A task was asked for a schedule with one chunk on each stage, and has output it as
-// text, twice (leave_schedule.hpp). These questions fit schedules in any order. If an
-// order is wrong, a mistake that leaves the same order explains it.
+// These functions judge a task that has output a schedule with one chunk on each stage,
+// twice, as text (leave_schedule.hpp). The order may differ from the reference's. If a
+// schedule fails, a known mistake that outputs the same order explains why.
 
 /// The schedules that the student and the reference made of a run.
 struct LeftSchedules {
@@ -25,40 +25,41 @@ struct LeftSchedules {
     bool has_halves() const;
 };
 
-/// Reads both schedules, and asks for the reference's sizes, parts and kinds of
-/// instructions. Later sentences name a stage and an instruction of the student's
-/// schedule, but no lines of the text, which students have not seen.
+/// Reads both schedules. Judges the sizes, parts and kinds of instructions of the
+/// student's schedule. Drops line numbers, because students have not seen the text.
 LeftSchedules left_schedules(Judge& judge, const TaskRun& run);
 
-/// Returns only F, B, I and W, without versions, so that other mistakes do not matter.
+/// Returns both schedules with only F, B, I and W, and without versions of weights.
 LeftSchedules order_alone(const LeftSchedules& made);
 
-/// Returns the sentence for a mistake whose schedule fits, or nothing if none fits.
+/// Returns the sentence of a mistake for whose schedule `fits` is true; empty if there is
+/// no such mistake.
 std::string mistaken_schedule(const Judge& judge, const LeftSchedules& made,
                               const std::function<bool(const Schedule&)>& fits);
 
-/// Returns the sentence for a mistake that leaves the same order, if the order is not the
-/// reference's. Returns nothing if no mistake fits.
+/// Returns the sentence for a mistake that outputs the same order, if this order is not
+/// the reference's. Returns nothing if no mistake fits.
 std::string cause_of_order(const Judge& judge, const LeftSchedules& made);
 
-/// Asks that the task makes the same schedule twice.
+/// Judges whether the task's two schedules are the same.
 void ask_made_alike(Judge& judge, const LeftSchedules& made);
 
-/// Asks for a schedule without problems. The questions below need one. `counted` is put
-/// before the problem's sentence.
+/// Judges whether the schedule can run. The functions below need one that can run.
+/// `counted` is put before the sentence about a problem.
 void ask_runnable(Judge& judge, const LeftSchedules& made,
                   const std::string& counted = "");
 
-/// Asks that each stage holds at most "limit" micro-batches if the run has that number.
-/// Otherwise the limit is the reference's number.
+/// Judges how many micro-batches each stage holds: at most the run's number "limit", or
+/// as many as in the reference if the run has no such number.
 void ask_held(Judge& judge, const LeftSchedules& made);
 
-/// Asks for a time of at most `most` if each kind takes 1. This fails one micro-batch
-/// after another, which holds little. For halves, asks for the slowest stage's time.
+/// Judges a time if F takes 1 and B takes 2, or F, I and W take 1 each: the schedule or,
+/// with halves, its slowest stage must take at most `most`. So a schedule with one
+/// micro-batch after another, which needs little memory, fails.
 void ask_overlap(Judge& judge, const LeftSchedules& made, Picoseconds most);
 
-/// Asks for the reference's time, with forwards longer than backwards, then shorter. For
-/// halves, which take equally long, asks for the reference's bubble.
+/// Judges whether the time is the reference's, both with forwards shorter than backwards
+/// and with longer ones. With halves, judges the bubble if F, I and W take 1.
 void ask_time(Judge& judge, const LeftSchedules& made);
 
 }  // namespace lockstep::lessons

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Asks for a folder that is new or empty, so that nothing is overwritten.
+/// Throws UsageError unless the folder is new or empty, so that nothing is overwritten.
 void require_nothing_there(const fs::path& folder) {
     require(!fs::exists(fs::symlink_status(folder)) ||
                 (fs::is_directory(folder) && fs::is_empty(folder)),
@@ -148,8 +148,8 @@ int grade_several(const GradeRequest& request, const GradePlan& each, const Kit&
     return result.stopped == 0 ? kSuccess : kLacking;
 }
 
-/// Returns whether --out is a folder for reports of any number of submissions: the folder
-/// exists, or the name ends with a slash, or there are several submissions.
+/// Returns whether --out is a folder for several reports: there are several submissions,
+/// or the folder exists, or the name ends with a slash.
 bool is_of_course(const GradeRequest& request) {
     if (request.submissions.size() > 1) return true;
     return request.out &&

@@ -18,7 +18,7 @@ std::int64_t sum(const std::vector<std::int64_t>& rows) {
     return std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
 }
 
-/// Writes rows of micro-batches as "3+1", "12 x 8" or "none".
+/// Returns the rows of micro-batches as text: "3+1", "12 x 8" or "none".
 std::string text_of(const std::vector<std::int64_t>& rows) {
     if (rows.empty()) return "none";
     if (rows.size() > 2 &&
@@ -27,7 +27,7 @@ std::string text_of(const std::vector<std::int64_t>& rows) {
     return fmt::format("{}", fmt::join(rows, "+"));
 }
 
-/// Gives a rank drawn rows: x (rows, features) and targets (rows), i32.
+/// Adds drawn rows to a rank's inputs: x (rows, features) and targets (rows), i32.
 void give_rows(const Judge& judge, const std::string& name, std::int64_t rows,
                const MicroBatchCase& one, RankTask& given) {
     HostTensor targets({rows}, DType::i32);

@@ -11,8 +11,8 @@
 
 namespace lockstep::lessons {
 
-/// A classifier of linear layers with tanh between them, and the rows of each rank's
-/// micro-batches: a case for assignments in which ranks train one network together.
+/// A case for assignments in which ranks train one network together: a classifier of
+/// linear layers with tanh between them, and the rows of each rank's micro-batches.
 struct MicroBatchCase {
     std::string label;                            ///< "small buckets"
     std::vector<std::vector<std::int64_t>> rows;  ///< by rank and micro-batch
@@ -31,8 +31,8 @@ struct MicroBatchCase {
     std::int64_t out(int layer) const { return layer + 1 == layers ? classes : width; }
 };
 
-/// Draws a network's sizes and the rows of each rank's micro-batches, again for each
-/// grading. The last rank must have at least one micro-batch.
+/// Draws a network's sizes and the rows of each micro-batch. `micro_batches` has the
+/// number of micro-batches of each rank; the last number must be 1 or more.
 MicroBatchCase draw_case(const Judge& judge, const std::string& label,
                          const std::vector<int>& micro_batches);
 
@@ -44,8 +44,8 @@ std::map<std::string, HostTensor> draw_network(const Judge& judge,
 /// parameters, the number of its layers, and its own rows.
 TaskRun run_on_network(const Judge& judge, const MicroBatchCase& one, RankTask given);
 
-/// If the task trains, asks for the parameters at the end of the run, the same on every
-/// rank. Otherwise asks for the gradients.
+/// If the task is "train", judges the parameters at the end of the run, which must be the
+/// same on every rank. Otherwise judges the gradients.
 void judge_parameters(Judge& judge, const TaskRun& run);
 
 /// Returns the run of a task on the case's ranks. Drawn rows are added to each rank's

@@ -20,11 +20,11 @@ A mistake is a patch of the reference with a sentence. FOLDER's mistakes.txt has
     +another one
 
 Lines that stay and lines that go must occur together, as whole lines, exactly once.
-`expects` replaces `says` if other code of the grader says the sentence; `...` in `expects` stands
-for any text. If a program fits several mistakes, the student reads the sentence of the first.
-Mistakes whose `loses` begins with the criterion that asks come first. A mistake with `confined:
-yes` is tested as a student's program, and is not compiled into the grader: it never ends, or looks
-at something that no rank may see.
+`expects` replaces `says` if other code of the grader makes the sentence; `...` in `expects` stands
+for any text. If a program fits several mistakes, the student reads the sentence of the first one;
+mistakes whose `loses` begins with the criterion that is being judged are tried before all others.
+A mistake with `confined: yes` is tested as a student's program, and is not compiled into the
+grader: it never ends, or reads something that no rank may read.
 
 A solution of few lines is also a patch: reference/changes.txt has the same form, without titles.
 """
@@ -42,7 +42,7 @@ NO_SOLUTION = ("run.cpp", "test.cpp")
 
 
 class PatchError(ValueError):
-    """Says what is wrong in a patch, and where."""
+    """An error whose text names the place and the problem in a patch."""
 
 
 @dataclasses.dataclass
@@ -202,7 +202,7 @@ class Unit:
         self.text += f"namespace {name} {{\n{self.adapters}\n{text}}}  // namespace {name}\n"
 
     def source(self, texts, name, included):
-        """Returns a file in which the included files of its folder replace the includes, once."""
+        """Returns a file's text, and in it, once, the text of each included file of its folder."""
         included.add(name)
         text = texts[name].replace("#pragma once\n", "\n")
         parts = [f'#line 1 "{name}"\n']

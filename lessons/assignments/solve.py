@@ -14,9 +14,8 @@ import public_headers  # pylint: disable=wrong-import-position
 
 
 def solve(sources, folder, changes=()):
-    """Writes the files in which the reference, with these changes, differs from the handout.
-    Their includes are rewritten for use outside of this tree. `sources` is the assignment's
-    folder."""
+    """Applies these changes to the reference, and writes the files that then differ from the
+    handout, with includes that work outside of this tree. `sources` is the assignment's folder."""
     given = mistakes.read_folder(os.path.join(sources, "handout"))
     for name, text in mistakes.changed(mistakes.reference(sources), changes, sources).items():
         if text != given[name]:

@@ -39,7 +39,7 @@ std::string suspected_sum(const OfRanks& left, const HostTensor& expected, doubl
     const auto all_are = [&](double factor) {
         return are_close(left, {ranks, weighted_sum({expected}, {factor})}, bound);
     };
-    // If all ranks have 1/n of the sum, their tensors add up to the sum: ask this first.
+    // If all ranks have 1/n of the sum, their tensors add up to it: test this case first.
     if (all_are(1 / n)) return "that is the mean over the ranks; the sum is asked";
     if (adds_up(left, expected, bound))
         return "each rank has only its own terms; their sum over the ranks would be "

@@ -11,18 +11,18 @@ namespace lockstep::lessons {
 
 class Judge;
 
-// Relations that show what is wrong with a tensor, for any mistake in the program.
+// Relations between tensors that show what is wrong, whatever the mistake in the program.
 
 /// One tensor on each rank.
 using OfRanks = std::vector<HostTensor>;
 
-/// Returns the sentence for a tensor that should be the ranks' sum on each rank: an
-/// all-reduce is missing, or done once too often, or divided by the number of ranks.
+/// Explains a wrong tensor that should be the ranks' sum on each rank: an all-reduce is
+/// missing, or done once too often, or divided by the number of ranks. Empty otherwise.
 std::string suspected_sum(const OfRanks& left, const HostTensor& expected,
                           double bound = 1e-10);
 
-/// Returns a cause (AskedValues) that compares with the reference's tensor of the same
-/// name, if that is the same on all ranks. `judge` and `run` must outlive the cause.
+/// Returns an AskedValues::cause that calls suspected_sum if the reference's tensor is
+/// the same on all ranks. `judge` and `run` must outlive the cause.
 std::function<std::string(const std::string& tensor, const OfRanks& left)> suspected_sums(
     const Judge& judge, const TaskRun& run);
 

@@ -31,7 +31,7 @@ std::unique_ptr<Module> make_layer(Device& device, int number) {
     return layer;
 }
 
-/// Makes micro-batches (kStackRows, kStackWidth), all different, from number `first`.
+/// Makes `count` micro-batches, from number `first` on; their values all differ.
 std::vector<MicroBatch> make_batches(Device& device, int first, int count,
                                      int per_update) {
     std::vector<MicroBatch> batches;
@@ -68,7 +68,7 @@ TrainedStack run_on(int ranks, const Program& program) {
     return all;
 }
 
-/// Trains by the schedule. Throws UsageError if the schedule cannot train.
+/// Trains with the schedule. Throws UsageError if the schedule cannot train.
 TrainedStack train_by(const Schedule& schedule, int per_update) {
     const PipelinePlan plan(schedule);
     const int count = schedule.micro_batches;

@@ -54,7 +54,7 @@
 
   // ---- The grid of queries and keys ----
 
-  // All pairs, allowed by the mask, of one device's queries and another device's keys.
+  // The path of all pairs of one device's queries and another device's keys that the mask allows.
   function pairsPath(device, from, where) {
     let path = "";
     for (const query of tokens[device])
@@ -235,7 +235,7 @@
     tablePart.replaceChildren(table());
   }
 
-  // Another view keeps the step; so does another run with the same number of steps.
+  // The step stays if the run for the new settings has a step with this number; otherwise step 0 is chosen.
   function change(what) {
     const asked = Object.fromEntries(Object.entries({...settings, ...what}).map(([k, v]) => [k, String(v)]));
     set(fit(asked), "");

@@ -34,8 +34,8 @@ struct LinkChoice {
 };
 
 // Attention of so few tokens takes little time, so these links are faster than any real
-// ones. With 4 devices, a hop over the fast link takes about half as long as attending to
-// a block without mask; over the slow link, twice as long.
+// links. With 4 devices, a hop over the fast link takes about half as long as attending
+// to a block without mask; over the slow link, twice as long.
 constexpr LinkChoice kLinks[] = {{"fast", 450e9}, {"slow", 112.5e9}};
 
 /// Only arithmetic and messages take time, not launches and memory.
@@ -59,7 +59,7 @@ struct AttentionSetting {
         const std::int64_t share = drawn_problem(causal).tokens / devices;
         return TokenDeal{order, devices, device}.own(share);
     }
-    /// Returns the pairs of a query of one device and a key of another one, in one head.
+    /// Returns the number of pairs: queries of `device`, keys of `of_keys`, in one head.
     std::int64_t pairs(int device, int of_keys) const {
         const std::int64_t share = drawn_problem(causal).tokens / devices;
         return causal ? causal_pairs(tokens_of(device), share, tokens_of(of_keys), share)
@@ -78,8 +78,8 @@ std::vector<TraceEvent> spans(const RunReport& report, int device,
     return found;
 }
 
-/// Returns for each block of keys and values that a ring brings to a device, in order,
-/// [its owner, pairs, start, end]. Without pairs, start and end are null.
+/// Returns [owner, pairs, start, end] of each block of keys and values that a ring brings
+/// to a device, in order. If a block has no pairs, start and end are null.
 Json ring_blocks(const AttentionSetting& setting, const RunReport& report, int device) {
     const std::vector<TraceEvent> attending =
         spans(report, device, "operation", "attend");
@@ -98,7 +98,7 @@ Json ring_blocks(const AttentionSetting& setting, const RunReport& report, int d
     return blocks;
 }
 
-/// Returns the same if devices attend to all keys at once, with -1 as the owner. Pairs
+/// Returns the same for a method that attends to all keys at once; the owner is -1. Pairs
 /// are those of one head; a device of Ulysses computes all pairs, but for fewer heads.
 Json one_block(const AttentionSetting& setting, const RunReport& report, int device) {
     std::int64_t pairs = 0;
@@ -119,7 +119,7 @@ Json times_json(const std::vector<TraceEvent>& events) {
     return times;
 }
 
-/// Returns when a device computes something else, such as joining heads or taking means.
+/// Returns a device's other operations, such as joining heads or taking means.
 std::vector<TraceEvent> other_operations(const RunReport& report, int device) {
     std::vector<TraceEvent> found = spans(report, device, "operation");
     std::erase_if(found, [](const TraceEvent& event) { return event.name == "attend"; });

@@ -21,7 +21,7 @@ void require_module();
 /// Returns the course as a web site that needs no server and no other sites. It has these
 /// lessons, which are run now, and all faults, words and laboratories, in English and in
 /// Chinese. Running a lesson takes seconds, so `say` is called for each lesson. Throws
-/// what a lesson throws, and MissingError without the module for browsers.
+/// what a lesson throws, and MissingError as require_module() does.
 Site make_book(const std::vector<BookLesson>& lessons,
                const std::function<void(const std::string&)>& say);
 

@@ -8,12 +8,12 @@ const Lockstep = (() => {
   const root = page.dataset.root;
   page.classList.add("js");
 
-  // All sentences of these scripts are written in English, where they are used. Their
-  // translations in lessons/page/language.cpp are in words.js of the Chinese book.
+  // All sentences of these scripts are written in English, where they are used. The Chinese book
+  // has their translations in words.js, made from lessons/page/language.cpp.
   const words = language === "zh" ? chineseWords : {};
 
   // said("{} of {}", 1, 5) is the sentence in the page's language, with these values for {}. A
-  // translation with another order has {1} and {0}.
+  // translation with the values in another order has {1} and {0}.
   function said(english, ...values) {
     let next = 0;
     return (words[english] ?? english).replace(/\{(\d?)\}/g, (_, place) => values[place || next++]);
@@ -80,7 +80,7 @@ const Lockstep = (() => {
     return module;
   }
 
-  // Sends a request to Lockstep; request and answer are objects. Throws if Lockstep refuses it.
+  // Sends a request to Lockstep; request and answer are objects. Throws if Lockstep refuses the request.
   async function call(request) {
     const loaded = await load();
     const text = JSON.stringify({language, ...request});
@@ -189,7 +189,7 @@ const Lockstep = (() => {
       article.classList.add("ready");
     }
 
-    // Answers belong to the figures of one run.
+    // The name under which answers are kept: they belong to the figures of one run.
     key() { return `${this.data.lesson} ${this.data.record}`; }
     name(form) { return form.id.slice("predict-".length); }
     answer(form) { return this.answers[this.name(form)]; }

@@ -31,7 +31,7 @@ std::string text_in(const Json& value) {
     return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-/// Reads the options of `lockstep schedule`, with the same names and the same messages.
+/// Reads the options of `lockstep schedule`, with the same names and the same errors.
 /// "work" is a file's content, as CSV.
 ScheduleSettings settings_in(const Json& request) {
     ScheduleSettings settings;
@@ -132,7 +132,7 @@ Json formulas_of(const ScheduleSettings& settings, const ExaminedSchedule& found
     return formulas;
 }
 
-/// Returns {"problem", "place", "cycle"}, or all times.
+/// Returns "problem", "place" and "cycle" if the schedule cannot run, else its figures.
 Json answer_schedule(const Json& request) {
     const ScheduleSettings settings = settings_in(request);
     const ExaminedSchedule found =

@@ -44,8 +44,8 @@ fs::path cached_book(const std::string& slug) {
     return os::make_temporary_folder() / slug;
 }
 
-/// Asks the desktop to open a browser, if there is a screen. Returns whether it was
-/// asked. The browser may outlive this program, and its output is discarded.
+/// Asks the desktop to open a browser, if there is a screen. Returns whether the desktop
+/// was asked. The browser may outlive this program, and its output is discarded.
 bool is_opened(const fs::path& page) {
     const bool has_screen = os::variable("DISPLAY") || os::variable("WAYLAND_DISPLAY");
     constexpr const char* kStart = "setsid xdg-open \"$1\" </dev/null >/dev/null 2>&1 &";

@@ -3,8 +3,8 @@
 usage: compile_module.py OUTPUT DEPFILE SOURCE ROOT LIBRARIES EM++…
 
 LIBRARIES is the folder with the headers of fmt and nlohmann. It cannot be searched directly,
-because it also has the system's headers, which are not emscripten's. em++'s own folder may be
-read-only, so its other files go to the output's folder.
+because it also has the system's headers, which are not emscripten's. em++ may be unable to write
+into its own folder, so its temporary files are written into the output's folder.
 """
 
 import os

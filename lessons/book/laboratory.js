@@ -45,7 +45,7 @@
   }
 
   // Buttons and a slider that choose a step from 0 to `last`. `show(step, before)` is called when
-  // another step is chosen. `pause()` is the time of one step in play.
+  // another step is chosen. While steps play, each is shown for `pause()` milliseconds.
   class Player {
     constructor(show) {
       this.show = show;
@@ -71,7 +71,7 @@
       const usual = {slow: 2400, medium: 1300, fast: 600}[this.speed];
       return moves() ? usual : Math.max(usual, 1300);
     }
-    // Sets another row of steps, without showing any.
+    // Sets the chosen step and the last step, without showing a step.
     reset(step, last) {
       this.stop();
       this.last = last;

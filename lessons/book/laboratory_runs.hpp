@@ -9,8 +9,8 @@ namespace lockstep::lessons {
 /// Returns a hand-written all-reduce on rings of 2 to 6 devices: the numbers of each
 /// device before the first step and after each step, and what each device sent. The
 /// program runs in four versions: unchanged; without the wait of one step; without any
-/// wait; with a blocking send before the receive. For the last three, the result has the
-/// checker's diagnoses. See `ring.js`.
+/// wait; with a blocking send before the receive. For the last three versions, the result
+/// has the checker's diagnoses. See `ring.js`.
 Json ring_runs();
 
 /// Returns the forward pass of attention on 2, 4 and 8 devices that divide a sequence's

@@ -22,7 +22,7 @@
 
 namespace std::ranges {
 
-// Each calls the algorithm of the same name that takes two iterators.
+// Each function calls the algorithm of the same name that takes two iterators.
 
 template <typename Range, typename Value, typename Projection = identity>
 constexpr auto find(Range&& range, const Value& value, Projection projection = {}) {

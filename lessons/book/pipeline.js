@@ -67,8 +67,8 @@
   // The charts' colours (src/chart/look.cpp).
   const colours = {F: "#56B4E9", B: "#E69F00", I: "#D55E00", W: "#009E73"};
 
-  // The schedules that can be changed by hand: they consist only of a row of instructions per
-  // stage.
+  // The schedules that can be changed by hand: a row of instructions per stage describes them
+  // fully.
   const names = ["naive", "gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zb-h2"];
   // These schedules have two or more chunks; with one chunk they would be other schedules.
   const hasChunks = (name) => name === "interleaved" || name === "looped-bfs";
@@ -82,7 +82,7 @@
     "backward-weight": {label: said("Backward of weights, t_w"), least: 0, most: 4, usual: 1, step: 0.25, isTime: true},
     "comm": {label: said("A message"), least: 0, most: 2, usual: 0, step: 0.25, isTime: true},
   };
-  const kMostInstructions = 200;  // per stage, in the address
+  const kMostInstructions = 200;  // of a stage, in the address
 
   // The settings, and the schedule by hand: the instructions of each stage, or null.
   const state = {};
@@ -117,7 +117,7 @@
 
   const cellsOf = (text) => text.split(/[\s,;]+/).filter(Boolean);
 
-  // One line per stage. A row without instructions would be no line, and a row with # a comment.
+  // One line per stage. Lines that are empty or begin with # would be skipped: they get a comma.
   const csv = () => state.work.map((row) => {
     const line = row.join(",");
     return (line === "" || line.startsWith("#") ? "," : "") + line + "\n";
@@ -203,7 +203,7 @@
   const summary = (answer) =>
     said("It takes {}; the bubble is {} of the time.", answer.makespan, answer.bubble);
 
-  // ---- The generator's half ----
+  // ---- The page's first half: a generator's schedule ----
 
   const noteLine = element("p", {class: "bad", "aria-live": "polite"});
   const summaryLine = element("p", {"aria-live": "polite", id: "told"});
@@ -273,7 +273,7 @@
     Lockstep.pictures(generatedPart);
   }
 
-  // ---- The half by hand ----
+  // ---- The page's second half: the schedule by hand ----
 
   const handPart = element("div", {id: "hand"});
   const rows = element("div", {class: "lab-rows"});
@@ -283,7 +283,7 @@
   let problem = {cycle: []};  // of the last answer
   let lifted = null;          // {stage, at, from} of the chip that is being moved
   let drag = null;            // {x, y, moving} of the pointer that drags it
-  let isNew = false;          // the schedule came with the address, so scroll to it
+  let isNew = false;          // the schedule is from the address, so scroll to it
 
   const chipAt = (stage, at) => rows.querySelectorAll(".lab-chips")[stage]?.children[at];
 
@@ -339,7 +339,7 @@
     showRows();
   }
 
-  // Draws an arrow from each instruction of the cycle to the one that it waits for.
+  // Draws an arrow from each instruction of the cycle to the instruction that it waits for.
   function showArrows() {
     rows.querySelector(":scope > svg")?.remove();
     if (problem.cycle.length < 2) return;
@@ -354,7 +354,7 @@
       const [dx, dy] = [to.x - from.x, to.y - from.y];
       const far = Math.hypot(dx, dy) || 1;
       const [nx, ny] = [dx / far, dy / far];
-      const bend = Math.min(26, far / 4);  // to one side, so that two directions are two lines
+      const bend = Math.min(26, far / 4);  // to one side, so that arrows both ways do not overlap
       const edge = Math.min(20, far / 3);  // of the chip
       const at = (point, sign) => `${point.x + sign * edge * nx} ${point.y + sign * edge * ny}`;
       const middle = `${(from.x + to.x) / 2 - 2 * bend * ny} ${(from.y + to.y) / 2 + 2 * bend * nx}`;
@@ -480,7 +480,7 @@
     new ResizeObserver(showArrows).observe(rows);
     const start = element("button", {type: "button", id: "start", onclick: () => {
       if (!generated) return;
-      // Leave out the end of a step: it takes no time and would be in the way.
+      // Leave out R and U: they take no time and would be in the way.
       state.work = generated.map((list) => list.filter((text) => !/^[RU]/.test(text)));
       letGo();
       announcement.textContent = "";

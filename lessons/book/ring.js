@@ -8,7 +8,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const place = document.getElementById("laboratory");
 
-  const kRow = 19, kHead = 22;  // of a device's card, in pixels
+  const kRow = 19, kHead = 22;  // heights in a device's card, in pixels
   const cardWidth = () => 92 + 11 * ring.devices;
   const bytes = (count) => count.toLocaleString("en");
   const microseconds = (picoseconds) => (picoseconds / 1e6).toFixed(2);
@@ -31,7 +31,7 @@
     return {devices, without, step};
   }
 
-  // Chunks by device and number, before the first step and after each one.
+  // Chunks by device and number, before the first step and after each step.
   function statesOf(steps) {
     const state = Array.from({length: ring.devices}, () => []);
     return [ring.first, ...steps.map((step) => step.changes)].map((changes) => {
@@ -83,7 +83,7 @@
     [...counts].map((count, d) => count === "0" ? null : said("{} × chunk {} of device {}", count, from, d)))
     .filter((text) => text).join(", ");
 
-  // A chunk's row in a card: its number, the devices that it is from, and the sum.
+  // A chunk's row in a card: its number, the devices whose numbers it contains, and the sum.
   function chunkRow(device, c, chunk, look) {
     const row = make("g", {transform: `translate(0 ${kHead + kRow * c})`},
       make("rect", {x: 3, y: 0.5, width: cardWidth() - 6, height: kRow - 2, rx: 2,
@@ -115,7 +115,7 @@
         isWrong(device, c) ? "var(--bad)" : changed.has(c) ? "var(--accent)" : null)));
   }
 
-  // Draws the state after a step, and returns the places of things.
+  // Draws the state after a step, and returns the drawing and its layout.
   function draw(step) {
     const n = ring.devices, height = kHead + kRow * n + 6;
     const layout = places(n, picture.clientWidth >= 600);
@@ -229,7 +229,7 @@
 
   function listing() {
     const blamed = new Set(run.fault ? run.fault.lines : []);
-    let waits = 0;  // the first is that of reduce-scatter, the second that of all-gather
+    let waits = 0;  // lines with wait(): first in reduce-scatter, then in all-gather
     const lines = data.program.code.split("\n").map((line, i) => {
       const loop = line.includes("moving.wait()") ? ++waits : 0;
       const isGone = loop > 0 && (run.name === "all" || loop === loopOf(Number(run.name)));

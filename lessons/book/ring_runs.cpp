@@ -17,8 +17,8 @@ namespace {
 constexpr int kLeastDevices = 2;
 constexpr int kMostDevices = 6;
 
-// A chunk's first number is drawn. For device d's chunk c it is (c + 1) 10^d, so the
-// digits of a sum show whose contributions it has. The other numbers count exactly:
+// The page shows a chunk's first number. For device d's chunk c it is (c + 1) 10^d, so
+// the digits of a sum show whose contributions it has. The other numbers are counters:
 // number 1 + n c + d is 1 in device d's chunk c, and the rest are 0. In a sum, this
 // number says how often device d's chunk c was added.
 constexpr std::int64_t kNumbersOfChunk = 64;
@@ -80,7 +80,7 @@ void changed_all_reduce(Device& device, Communicator& ring, const Tensor& buffer
 }
 // lesson: end
 
-/// A communicator that shows the first operation of each launch before it passes it on.
+/// Calls `look` with the first operation of each launch, then starts the launch.
 class WatchedRing final : public Communicator {
   public:
     using Look = std::function<void(const CommOperation& first)>;

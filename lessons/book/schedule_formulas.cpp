@@ -15,9 +15,9 @@ struct Sizes {
     Picoseconds s = 0;  ///< the stage, if a formula is about one
 
     Picoseconds both_ways() const { return t_f + t_i + t_w; }
-    /// Units of p micro-batches follow each other; each stage waits this long once.
+    /// A factor of the bubble if units of p micro-batches follow each other.
     Picoseconds by_units() const { return t_i + t_w + (m / p - 1) * (t_i + t_w - t_f); }
-    /// The time of a pair of passes and a backward, minus three weight halves.
+    /// The time of a forward and two backwards, minus three weight halves.
     Picoseconds by_pairs() const { return t_f + 2 * t_i - t_w; }
 };
 

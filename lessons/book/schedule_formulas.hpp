@@ -13,7 +13,7 @@ struct ScheduleFormula {
     std::string text;       ///< "(m + p - 1)(t_f + t_b)"
     std::string condition;  ///< under which the formula holds; empty if always
     bool applies = true;    ///< whether the condition is met
-    std::string value;      ///< its result; for all stages if it is about a stage
+    std::string value;      ///< the formula's result, or a list of each stage's result
     std::string measured;
 
     bool equal() const { return value == measured; }

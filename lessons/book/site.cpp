@@ -27,8 +27,8 @@ constexpr std::uint64_t kLargestFile = 64 << 20;
 /// may belong to either site, so it can have two sums.
 using Written = std::map<std::string, std::set<std::string>>;
 
-/// Returns the first link on the path from the folder to a file, including the file;
-/// empty if there is none.
+/// Returns the first symbolic link on the path from the folder to a file, or the file if
+/// it is one; empty if there is none.
 fs::path link_on_the_way(const fs::path& folder, const fs::path& file) {
     fs::path way;
     for (const fs::path& part : file) {
@@ -128,7 +128,7 @@ void take_site_folder(const fs::path& folder) {
 void write_site(const fs::path& folder, const Site& site) {
     const Written before = listed_files(folder).value_or(Written());
     require_places(folder, before, site);
-    // If writing is interrupted, the files of both sites are known to be ours.
+    // First list the files of both sites as ours, in case writing is interrupted.
     Written either = before;
     for (const auto& [name, text] : site)
         either[name].insert(sha256(text));

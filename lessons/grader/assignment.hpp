@@ -16,16 +16,16 @@ struct Criterion {
     std::string title;  ///< "all_reduce sends what a ring must, and no more"
     int points = 0;
     std::string lesson;  ///< where it is taught: "gradient-accumulation, step 5"
-    /// Runs the student's tasks and asks the judge; returns if nothing is wrong.
+    /// Runs and checks the student's tasks through the judge; returns if all is right.
     std::function<void(Judge&)> judge;
-    /// Ids of criteria that must be met first, in the order in which they are asked.
+    /// Ids of the criteria that are judged first, in this order; all of them must pass.
     std::vector<std::string> needs{};
-    /// If this criterion fails, asks the criteria with these ids too. If one of those
-    /// fails, the report only names that one.
+    /// Ids of the criteria that are judged, too, if this criterion fails. If one of these
+    /// also fails, the report only names that criterion as the cause.
     std::vector<std::string> after{};
 };
 
-/// An assignment as the grader knows it. The files for students are in the kit.
+/// The grader's part of an assignment. The files for students are in the Kit.
 struct Assignment {
     std::string slug;   ///< "ring-all-reduce"
     std::string title;  ///< "A ring all-reduce"
@@ -33,7 +33,7 @@ struct Assignment {
     /// The student's files, sources and headers; all other files are the grader's.
     std::vector<std::string> files;
     std::vector<Criterion> criteria;
-    /// Makes the reference, and its copies with typical mistakes.
+    /// Returns the reference, and copies of it with typical mistakes.
     std::vector<Solution> (*solutions)() = nullptr;
 };
 

@@ -125,7 +125,7 @@ std::string lines_below(const Lines& lines, std::size_t error) {
     return text;
 }
 
-/// Returns the place in a line that says how the compiler got to an error: "from
+/// Reads the place from a line in which the compiler says how it got to an error: "from
 /// ring.cpp:1:", "referenced by ring.cpp:5", "ring.cpp:7:12: required from here",
 /// "ring.cpp:7:12: note: in instantiation of ... requested here".
 std::optional<Place> named_place(std::string_view line) {
@@ -140,8 +140,9 @@ std::optional<Place> named_place(std::string_view line) {
     return std::nullopt;
 }
 
-/// Sets file and line to the student's line that led to the error. GCC names that line in
-/// the instantiations before the error, clang after it; otherwise the inclusions name it.
+/// Sets file and line to the student's line that led to the error. For a template, GCC
+/// names that line before the error, and clang names it after the error. For other
+/// errors, the list of inclusions names the student's line.
 void find_own_place(const Lines& lines, std::size_t error, const Folder& folder,
                     BuildFailure& failure) {
     std::size_t first = error;
@@ -258,7 +259,7 @@ class HandedOver {
         try {
             take_back(folder_, user_);
         } catch (const std::exception&) {
-            // If a file cannot be read, that shows when the program is started.
+            // If a file then cannot be read, starting the program fails.
         }
     }
     HandedOver(const HandedOver&) = delete;

@@ -27,20 +27,20 @@ struct BuildPlan {
     std::vector<std::string> flags = {};    ///< for each source; paths are absolute
     std::vector<std::string> link = {};     ///< after the objects: libraries, flags
     std::string program = "program";        ///< the program to make, in the folder
-    /// Folders that flags and link name, without links. Apart from these the compiler
-    /// sees only its own folders and the system's.
+    /// The folders named in `flags` and `link`, with symbolic links resolved. Apart from
+    /// `folder`, the compiler sees only these, the toolchain's and the system's folders.
     std::vector<std::filesystem::path> reads = {};
-    unsigned user = kNobody;    ///< the compiler's, if this process is root
+    unsigned user = kNobody;    ///< runs the compiler, if this process is root
     double wall_seconds = 120;  ///< for the whole build
     std::int64_t memory_bytes = 1536LL << 20;  ///< of each process
-    int at_once = 2;                           ///< sources compiled at the same time
+    int at_once = 2;                           ///< sources to compile at the same time
 };
 
-/// Compiles each source separately in the folder, then links. Both are confined, because
-/// a source can control what the compiler does. Returns nothing on success, with or
-/// without warnings. Otherwise returns the first mistake in the first wrong source. If a
-/// library's template failed to compile, the mistake has the student's own line. Throws
-/// std::system_error if the compiler cannot be started.
+/// Compiles each source separately in the folder, then links. Compiler and linker are
+/// confined, because a source can control what they do. Returns nothing on success, even
+/// if there are warnings; otherwise returns the first mistake in the first wrong source.
+/// If a library's template failed to compile, the mistake has the student's own line.
+/// Throws std::system_error if the compiler cannot be started.
 std::optional<BuildFailure> build_program(const BuildPlan& plan);
 
 /// Returns the first error in the output of GCC, clang or their linker, which ran in

@@ -66,7 +66,7 @@ class Examiner final : public StudentWork {
     StudentProgram program_;
     std::chrono::seconds longest_;
     MadeRuns made_;
-    std::map<std::string, std::string> late_;  ///< how tasks ran out of time, by task
+    std::map<std::string, std::string> late_;  ///< messages about late tasks, by task
 };
 
 }  // namespace lockstep::lessons

@@ -19,7 +19,7 @@ struct GradePlan {
     const Assignment* assignment = nullptr;
     std::filesystem::path folder;  ///< the student's, or a .zip (Submission)
     std::vector<std::string> compiler{"c++"};
-    std::chrono::seconds longest{400};  ///< then the remaining criteria stay unjudged
+    std::chrono::seconds longest{400};  ///< after this time no more criteria are judged
     bool machine_is_checked = false;    ///< require_can_grade() was called already
     bool requires_confinement = false;  ///< stops if a confinement layer is missing
     bool shows_output = false;          ///< quotes the output of a program that failed
@@ -31,8 +31,8 @@ struct GradePlan {
 using GradeSink = std::function<void(const GradeReport& report)>;
 
 /// Builds the student's program and judges it. The student's mistakes are in the report.
-/// If the machine or the grader has a problem, throws it, and the report says why the
-/// grading stopped.
+/// If the machine or the grader has a problem, throws an exception; the last report that
+/// `changed` gets says why the grading stopped.
 GradeReport grade(const GradePlan& plan, const Kit& kit, const GradeSink& changed);
 
 }  // namespace lockstep::lessons

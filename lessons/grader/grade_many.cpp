@@ -110,7 +110,7 @@ class Grading {
         ::_exit(sent ? 0 : 1);
     }
 
-    /// A grading and its builds never need more time than this. After it, the next
+    /// A grading and its builds never need more time than this. After this time the next
     /// grading can start, whatever the machine does.
     static constexpr double kLongestSeconds = 1200;
 
@@ -156,7 +156,7 @@ void count(const Json& report, GradedMany& result) {
         ++result.with_all_points;
 }
 
-/// Returns the number of a grading that has sent something or whose time is over.
+/// Returns the number of a grading that has sent a report, has ended, or is out of time.
 std::size_t next_done(const std::map<std::size_t, std::unique_ptr<Grading>>& running) {
     std::vector<pollfd> watched;
     watched.reserve(running.size());
@@ -181,13 +181,13 @@ fs::path report_file(const GradeManyPlan& plan, const std::string& name) {
 
 /// A submission to grade.
 struct Entry {
-    std::size_t place = 0;  ///< number among all submissions, in the table
+    std::size_t place = 0;  ///< its number among all submissions
     fs::path submission;
     std::string name;
     std::string fingerprint;
 };
 
-/// Returns what must be graded. The other submissions already have a report and a line.
+/// Returns the submissions to grade. The others already have a report and a line.
 std::vector<Entry> entries_to_grade(const GradeManyPlan& plan, GradeTable& table) {
     const std::vector<std::string> names = names_of(plan.submissions);
     std::vector<Entry> entries;

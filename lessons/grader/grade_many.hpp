@@ -27,7 +27,7 @@ struct GradeManyPlan {
 struct GradedMany {
     std::size_t with_all_points = 0;
     std::size_t graded = 0;
-    std::size_t stopped = 0;  ///< because the machine lacked something
+    std::size_t stopped = 0;  ///< not graded, because the machine lacked something
     std::size_t kept = 0;     ///< graded by an earlier command
 };
 
@@ -35,8 +35,8 @@ struct GradedMany {
 /// process. Writes a report for each, and a table with the points by criterion: a line
 /// per submission, in the order of the submissions. Whenever a submission is done,
 /// rewrites the table and calls `done` with the number of finished submissions. Throws
-/// UsageError if two submissions have the same name, or if `out` contains something that
-/// the plan does not or cannot continue.
+/// UsageError if two submissions have the same name, or if `out` is not empty and the
+/// plan does not (or cannot) continue an earlier grading there.
 GradedMany grade_many(const GradeManyPlan& plan, const Kit& kit,
                       const std::function<void(std::size_t)>& done);
 

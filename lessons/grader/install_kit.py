@@ -3,8 +3,8 @@
 
 usage: install_kit.py KIT FOLDER DATA
 
-The data that answers are compared with goes to DATA/SLUG, and the kit gets a link to it. FOLDER is
-among the libraries, which students' programs may read.
+Students' programs may read FOLDER. So the data with which answers are compared is put into
+DATA/SLUG instead, and the kit gets a link to it.
 """
 
 import os

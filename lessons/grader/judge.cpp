@@ -153,7 +153,7 @@ void Judge::figure(const std::string& name, const std::string& unit,
 
 namespace {
 
-/// Returns each rank's tensor with that name; an empty tensor if the rank left none.
+/// Returns each rank's tensor with that name; an empty tensor for a rank without it.
 std::vector<HostTensor> on_ranks(const TaskResult& result, const std::string& tensor) {
     std::vector<HostTensor> left;
     for (const RankResult& rank : result.ranks) {
@@ -366,7 +366,7 @@ void Judge::by_send_and_recv(const std::string& name, const RunReport& report) {
 
 namespace {
 
-/// Returns how many ranks further a message goes.
+/// Returns the distance from a message's sender to its receiver, in ranks.
 int step_of(Judge::Way way, int ranks) {
     return way == Judge::Way::to_next ? 1 : ranks - 1;
 }
@@ -382,7 +382,7 @@ Judge::Way opposite(Judge::Way way) {
 }  // namespace
 
 const TaskResult& Judge::run_ring(const TaskRun& run, Way way) {
-    const TaskResult& tried = work_.run(run);  // the state at its stop, if it stopped
+    const TaskResult& tried = work_.run(run);  // its report ends at a fault
     const std::string said =
         tried.trouble ? other_way(tried.report, static_cast<int>(run.ranks.size()), way)
                       : "";

@@ -43,7 +43,7 @@ inline constexpr RankFigure kSent{
 inline constexpr RankFigure kPeak{
     "peak", "bytes of memory", [](const RankReport& rank) { return rank.memory.peak; }};
 
-/// A figure that is asked of each rank, and its allowed distance from the reference's
+/// A figure to compare on each rank, and its allowed distance from the reference's
 /// figure. `less` is advice for a figure that is too high.
 struct AskedFigure {
     RankFigure figure;
@@ -51,14 +51,14 @@ struct AskedFigure {
     const char* less = "";
 };
 
-/// What is asked of the values that a run left.
+/// How the values that a run leaves are compared with the reference's values.
 struct AskedValues {
     /// Names of tensors; if empty, all tensors that the reference leaves on any rank.
     std::vector<std::string> tensors{};
     /// Returns a tensor's name for sentences. If not set, the tensor's own name is used.
     std::function<std::string(const std::string& tensor)> called{};
-    /// Returns the cause of the wrong values that all ranks left under a name; empty if
-    /// unknown. Then the judge looks for a mistake that leaves the same values.
+    /// Returns why the values that all ranks left under a name are wrong. If the text is
+    /// empty, the judge looks for a mistake that leaves the same values.
     std::function<std::string(const std::string& tensor,
                               const std::vector<HostTensor>& left)>
         cause{};
@@ -67,23 +67,23 @@ struct AskedValues {
     bool same_on_ranks = false;
 };
 
-/// A criterion asks its questions through this. The judge runs the student's tasks,
-/// compares results, and keeps what was asked and measured. The first question that is
-/// answered with no ends the criterion.
+/// Runs the student's tasks for a criterion, compares results, and keeps what was asked
+/// and measured. The first check that fails ends the criterion, by throwing No.
 class Judge {
   public:
     Judge(StudentWork& work, const GradingSide& own) : work_(work), own_(own) {}
 
-    /// Sets the id of the criterion that asks from now on. Not for criteria.
+    /// Sets the id of the criterion that is judged now. Criteria must not call this.
     void set_criterion(const std::string& id) { criterion_ = id; }
-    /// Returns the exercise of the criterion that asks: "a1.2".
+    /// Returns the exercise of the criterion that is judged: "a1.2".
     std::string exercise() const { return criterion_.substr(0, criterion_.find('-')); }
 
-    /// From now on, compares with the runs of `other` instead of the reference's. Then a
-    /// mistake that has already cost points in another criterion costs no more here.
+    /// From now on, compares with the runs of `other` instead of the reference's. If
+    /// `other` has a mistake that another criterion has already punished, the same
+    /// mistake costs no points here.
     void compare_with(const Solution& other);
 
-    /// A question that was answered with no. Not for criteria.
+    /// Thrown if a check fails. Criteria must not use this.
     struct No {
         Mark mark = Mark::failed;
         std::string asked;
@@ -105,45 +105,45 @@ class Judge {
     /// Returns a file of the grader's own data for this assignment.
     std::string data(const std::string& name) const;
 
-    /// Asks that `got` is close to `expected`: the same shape, and every element within
+    /// Checks that `got` is close to `expected`: the same shape, and every element within
     /// `bound` times the largest expected value (or times 1 if that is larger). NaN is
     /// close to no number.
     void close(const std::string& what, const HostTensor& got, const HostTensor& expected,
                double bound = 1e-10);
     static bool are_close(const HostTensor& got, const HostTensor& expected,
                           double bound = 1e-10);
-    /// Asks that `got` has the bits of `expected`.
+    /// Checks that `got` has the same bits as `expected`.
     void same(const std::string& what, const HostTensor& got, const HostTensor& expected);
     /// Returns the tensor that the task left under that name on a rank. It may have any
     /// shape and type.
     const HostTensor& left(const RankResult& rank, const std::string& name);
-    /// Asks for this shape and type; `what` names the tensor in sentences.
+    /// Checks shape and type; `what` names the tensor in sentences.
     static void form(const std::string& what, const HostTensor& got, const Shape& shape,
                      DType dtype = DType::f64);
 
-    /// Asks that `measured` equals a formula's result, within what is allowed. `less` is
-    /// the advice if `measured` is too high. The unit of a time is kPicoseconds.
+    /// Checks that `measured` is within the allowed distance of `expected`, a formula's
+    /// result. `less` is the advice if `measured` is too high. The unit of a time is
+    /// kPicoseconds.
     void figure(const std::string& name, const std::string& unit, std::int64_t expected,
                 std::int64_t measured, Allowed allowed = {},
                 const std::string& less = "");
     /// Returns the result of the reference's run.
     const TaskResult& right(const TaskRun& run) const { return own_.answers->right(run); }
-    /// Asks that the values that a run left are those of the reference. Throws
-    /// GradingError if the reference leaves no value with such a name: nothing would be
-    /// compared.
+    /// Checks that a run left the same values as the reference's run. Throws GradingError
+    /// if the reference leaves no value with such a name: nothing would be compared.
     void as_right(const TaskRun& run, const AskedValues& asked = {});
-    /// Asks that no rank has changed the tensors that it was given. It leaves them under
-    /// the same names.
+    /// Checks that no rank has changed its input tensors, which the task must leave under
+    /// their names.
     void given_as_before(const TaskRun& run);
-    /// Asks that a run's figure is the reference's, within what is allowed. The advice is
-    /// `less` if the figure is too high; otherwise it is the sentence of a mistake with
-    /// the same costs.
+    /// Checks that a run's figure is within the allowed distance of the reference's. The
+    /// advice is `less` if the figure is too high; otherwise it is the sentence of a
+    /// mistake with the same costs.
     void figure_as_right(const TaskRun& run, const std::string& name,
                          const std::string& unit,
                          const std::function<std::int64_t(const RunReport&)>& measure,
                          Allowed allowed = {}, const std::string& less = "");
-    // Ask the same of: figures of each rank; each rank's messages and bytes; each rank's
-    // bytes by verb; the time of all ranks. `exercise` is "a1.2".
+    // Check in the same way: figures of each rank; each rank's messages and bytes; each
+    // rank's bytes by verb; the time of all ranks. `exercise` is "a1.2".
     void figures_as_right(const TaskRun& run, const std::string& exercise,
                           const std::vector<AskedFigure>& figures);
     void traffic_as_right(const TaskRun& run, const std::string& exercise,
@@ -156,14 +156,14 @@ class Judge {
                         const std::function<bool(const TaskResult&)>& fits) const {
         return own_.answers->mistake(run, criterion_, fits);
     }
-    /// Asks what another criterion asks, because that must be right first. If the answer
-    /// is no, the report only names that criterion and does not repeat its question.
+    /// Makes the checks of another criterion, which must pass first. If they fail, the
+    /// report only names that criterion and does not repeat its checks.
     void needs(const std::string& id, const std::function<void(Judge&)>& before) const;
-    /// Returns whether the answer to all questions in `asked` is yes.
+    /// Returns whether all checks in `asked` pass.
     bool meets(const std::function<void(Judge&)>& asked) const;
-    /// Asks that a run reaches its end, and what the exercise's criterion for values asks
-    /// of the run. A run's cost counts only if its values are right, because doing
-    /// nothing is fast.
+    /// Checks that a run reaches its end, and makes the checks of the exercise's
+    /// criterion for values. A run's cost counts only if its values are right, because
+    /// doing nothing is fast.
     void needs_values(
         const TaskRun& run,
         const std::function<void(Judge&, const TaskRun&)>& values = {}) const;
@@ -171,10 +171,10 @@ class Judge {
     enum class Way : std::uint8_t { to_next, to_rank_before };
     /// Returns a run around a ring that reached its end and called only send and recv.
     const TaskResult& run_ring(const TaskRun& run, Way way);
-    /// Asks that all messages are by send and recv, and go in that direction. `name` is
-    /// the name of the case.
+    /// Checks that all messages are sent by send and recv, and in the direction `way`.
+    /// `name` is the name of the case.
     void one_way(const std::string& name, const RunReport& report, Way way);
-    /// Returns a sentence if all messages between the ranks go in the other direction.
+    /// Returns a sentence if all messages are sent in the direction opposite to `way`.
     static std::string other_way(const RunReport& report, int ranks, Way way);
 
     void ask(bool answer, const std::string& asked, const std::string& measured,
@@ -187,12 +187,12 @@ class Judge {
     /// other values in the next, so that no program can compute another rank's values.
     HostTensor normal(const std::string& name, const Shape& shape) const;
 
-    /// Return what was asked and measured so far.
+    /// Return what the checks so far have asked for, and what they have measured.
     std::string asked() const;
     std::string measured() const;
 
   private:
-    /// Asks that all messages are by send and recv. `name` is the name of the case.
+    /// Checks that all messages are sent by send and recv; `name` names the case.
     void by_send_and_recv(const std::string& name, const RunReport& report);
     void tensor_as_right(const TaskRun& run, const std::string& name,
                          const AskedValues& asked);
@@ -204,8 +204,8 @@ class Judge {
     StudentWork& work_;
     GradingSide own_;
     std::shared_ptr<Answers> others_;  ///< replaces the grading side's answers
-    std::string criterion_;            ///< id of the criterion that asks
-    bool explains_ = true;             ///< looks for the mistake behind a no
+    std::string criterion_;            ///< id of the criterion that is judged
+    bool explains_ = true;             ///< looks for the mistake behind a failed check
     std::vector<std::string> asked_;
     std::vector<std::string> measured_;
 };
@@ -218,10 +218,11 @@ struct Judgement {
     std::string said{};
 };
 
-/// Judges the criterion with that index. If a criterion that it needs fails, this one is
-/// not asked. If it fails and a criterion of its `after` fails too, the judgement only
-/// names the latter. Any problem in the student's results fails the criterion. A problem
-/// of the machine or the grader is thrown: MissingError, std::system_error, GradingError.
+/// Judges the criterion with that index. If one of its `needs` fails, its own checks are
+/// not made. If its own checks fail and a criterion of `after` fails, the judgement only
+/// names that criterion. Any problem in the student's results fails the criterion. A
+/// problem of the machine or the grader is thrown: MissingError, std::system_error,
+/// GradingError.
 Judgement judgement_of(const Assignment& assignment, std::size_t index, Judge judge);
 
 }  // namespace lockstep::lessons

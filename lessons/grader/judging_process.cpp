@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::string_view kCouldNot = "the grader could not judge this: ";
 
-/// After a `spent` judgement the process has no memory left.
+/// `spent` is a judgement by a process that has no memory left, and must end.
 enum class Kind : char { judgement, spent, missing_error };
 
 /// Sent as four messages: first the kind and the mark, then the texts.

@@ -45,7 +45,7 @@ class JudgingProcess {
     void start();
     [[noreturn]] void serve(int descriptor) const noexcept;
     Judgement judgement_without_answer();
-    /// Ends the process; returns its status in the form of wait().
+    /// Ends the process; returns its status as waitpid() stores it.
     int end();
 
     Work work_;

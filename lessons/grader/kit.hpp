@@ -14,7 +14,7 @@ class Kit {
     static Kit find();
     explicit Kit(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-    /// The folder of what a student is given, and the folder of what the grader adds.
+    /// Return the folder of the files for students, and the folder of the grader's data.
     std::filesystem::path handout(const std::string& slug) const;
     std::filesystem::path grading(const std::string& slug) const;
     /// Returns the sources of Lockstep from which the kit was built. Throws MissingError

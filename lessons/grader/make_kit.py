@@ -3,7 +3,7 @@
 
 usage: make_kit.py ROOT VERSION KIT STAMP DEPENDENCIES LEFT_OUT MORE LIBRARY…
 
-    include/      headers of the library, as <lockstep/…>, except those that are to be written
+    include/      headers of the library, as <lockstep/…>, except those of LEFT_OUT
     more/SLUG/    additional headers for the students of one assignment
     lib/          the libraries
     pkgconfig/    lockstep-course.pc, for a student's own build, and lockstep-course-SLUG.pc
@@ -12,9 +12,9 @@ usage: make_kit.py ROOT VERSION KIT STAMP DEPENDENCIES LEFT_OUT MORE LIBRARY…
     sources       the path of Lockstep's own sources
 
 LEFT_OUT has the stems of sources, separated by commas, whose headers students do not get. MORE
-("SLUG=STEM,STEM …") has the stems that one assignment's students get anyway, with the library
-libmore_NAME.a. The kit can be moved. Its sources and its texts about headers use the names that
-headers have outside of the tree. DEPENDENCIES lists all files that were read, for Ninja.
+("SLUG=STEM,STEM …") has the stems whose headers one assignment's students get anyway; they also get
+libmore_NAME.a. The kit can be moved. In its sources and pages, headers have the names of an
+installed copy: <lockstep/…>. DEPENDENCIES lists all files that were read, for Ninja.
 """
 
 import os
@@ -60,12 +60,12 @@ def copy(here, there):
 
 
 def page_outside_of_tree(text):
-    """Returns a page with a student's names of headers, and without the mark of a translation."""
+    """Returns a page with the header names of a student's copy, without a translation's mark."""
     return re.sub(r"^<!-- of \w+ -->\n", "", text.replace("`src/", "`lockstep/"), flags=re.M)
 
 
 def copy_of_handout(here, there):
-    """Copies a file in its form outside of the tree."""
+    """Copies a file; in C++ files and pages, headers get the names of an installed copy."""
     if not here.endswith((".hpp", ".cpp", ".md")):
         return copy(here, there)
     with open(here, encoding="utf-8") as file:

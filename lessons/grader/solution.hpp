@@ -14,8 +14,8 @@ namespace lockstep::lessons {
 /// of it with a mistake (made by lessons/assignments/mistakes.py).
 struct Solution {
     std::string title;    ///< "skips the all-reduce"
-    std::string says;     ///< to students whose program does the same; or empty
-    std::string expects;  ///< said by other code instead; "..." is any text
+    std::string says;     ///< tells students that they made this mistake; or empty
+    std::string expects;  ///< if `says` is empty, students read this; "..." is any text
     std::vector<std::string> loses;  ///< ids of criteria
     Tasks tasks;
 };

@@ -14,12 +14,12 @@ namespace lockstep::lessons {
 std::string name_of_submission(const std::filesystem::path& path);
 
 /// Returns 64 digits that change if the submission's files or the version of Lockstep
-/// change. A .zip is not unpacked, but counts as a whole. Empty if it cannot be read.
+/// change. A .zip is not unpacked: all of its bytes matter. Empty if it cannot be read.
 std::string fingerprint_of(const std::filesystem::path& submission,
                            const std::vector<std::string>& files);
 
-/// A student's work as it was handed in: a folder with the files, a folder that contains
-/// such a folder and no other one, or a .zip of either.
+/// A student's work as it was handed in: a folder with the files, a folder in which
+/// exactly one subfolder has such files, or a .zip of either.
 class Submission {
   public:
     /// `files` are the files that are asked for. The files of a .zip are unpacked into

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kDeviceMemory = std::int64_t{32} << 20;
 
-/// Call it in a handler. Puts a failure of the student's program into the result;
+/// Call this in a catch block. Puts a failure of the student's program into the result;
 /// rethrows any problem of the grader itself.
 void take_exception(TaskResult& result) {
     try {
@@ -77,7 +77,7 @@ TaskResult make_run(const TaskRun& run, sim::CheckLevel check,
     options.ranks = static_cast<int>(run.ranks.size());
     options.spec = run.spec;
     options.numbers = run.numbers;
-    options.workers = 1;  // threads need memory, whatever the number of cores
+    options.workers = 1;  // not one per core, because each thread needs memory
     options.check = check;
     options.trace = true;
     const auto cluster = sim::make_cluster(options);

@@ -54,7 +54,7 @@ class GradingError : public std::logic_error {
     using std::logic_error::logic_error;
 };
 
-/// Why a task did not finish on a rank, if no device or communicator knows the cause.
+/// Why a task did not finish on a rank, if no device or communicator reports the cause.
 class TaskEnded : public std::runtime_error {
   public:
     enum class Cause : std::uint8_t {
@@ -82,16 +82,16 @@ ClusterSpec examination_cluster();
 
 /// One run of a task on virtual devices, with each rank's inputs.
 struct TaskRun {
-    /// "5 ranks, 37 elements": for sentences. Runs on other devices need other names.
+    /// "5 ranks, 37 elements": for sentences. Runs with another `spec` need another name.
     std::string name;
     std::vector<RankTask> ranks;
     ClusterSpec spec = examination_cluster();
-    /// If false, computes only shapes, with the same time, bytes and memory. So a run can
-    /// have sizes that no grader could compute. The tensors that it leaves are then NaN.
+    /// If false, computes only shapes; times, bytes and memory stay the same. So a run
+    /// can have sizes that no grader could compute. The run then leaves tensors of NaN.
     bool numbers = true;
 };
 
-/// The width of a diagnosis in a report, which indents it.
+/// The width of a diagnosis in a report, without the report's indentation.
 inline constexpr int kDiagnosisColumns = 72;
 
 /// Why a run did not reach its end.
@@ -103,11 +103,11 @@ struct Trouble {
 
 struct TaskResult {
     std::optional<Trouble> trouble;
-    RunReport report;               ///< up to where a run stopped, if a fault stopped it
-    std::vector<RankResult> ranks;  ///< if there is no trouble
+    RunReport report;               ///< if a fault stopped the run: up to that moment
+    std::vector<RankResult> ranks;  ///< complete if there is no trouble
 };
 
-/// Runs that were made; each is made once.
+/// The results of runs; each run is made only once.
 class MadeRuns {
   public:
     /// Returns the result of a run. Calls `make` if there is no run yet with this name
@@ -130,7 +130,7 @@ class MadeRuns {
 TaskResult make_run(const TaskRun& run, sim::CheckLevel check,
                     const std::function<RankResult(Rank&)>& run_rank);
 
-/// The questions that criteria can ask of a solution of an assignment.
+/// What criteria can look at in a solution of an assignment.
 class StudentWork {
   public:
     virtual ~StudentWork() = default;

@@ -5,8 +5,8 @@ usage: unpack.py FILE.zip FOLDER NAME…
 
 The files come from the folder of the archive that has most of the requested files; if several have
 the same number, from the outermost one. Nothing else is unpacked: no links, no other names, no file
-of more than a megabyte. One sentence on standard error says what is wrong with the archive, with
-exit status 1; any other end is a problem of the machine.
+of more than a megabyte. If the archive is wrong, one sentence on standard error says
+why, and the exit status is 1. Any exit status except 0 and 1 is a problem of the machine.
 """
 
 import io

@@ -84,8 +84,8 @@ class NoSignals {
     sigset_t before_ = {};
 };
 
-/// Removes the folder once all copies of the descriptor's other end are closed. Processes
-/// that work in the folder may need a moment to end.
+/// Removes the folder once all copies of the pipe's other end are closed. Tries again for
+/// a while, because processes in the folder may need a moment to end.
 [[noreturn]] void remove_when_left(const fs::path& folder, int descriptor) noexcept {
     ::setsid();
     ::dup2(descriptor, 0);

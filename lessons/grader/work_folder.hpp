@@ -8,8 +8,8 @@
 namespace lockstep::lessons {
 
 /// A temporary folder that other users cannot enter. It is removed with this object. If
-/// this process ends first, in whatever way, a second process removes the folder. If that
-/// one is killed too, the next grader removes it.
+/// this process ends first, in whatever way, a second process removes the folder. If the
+/// second process is killed too, the next grader removes the folder.
 class WorkFolder {
   public:
     /// Throws std::system_error if the folder cannot be made.
@@ -23,7 +23,7 @@ class WorkFolder {
 
   private:
     std::filesystem::path path_;
-    os::Descriptor held_;  ///< once all copies are closed, the folder is removed
+    os::Descriptor held_;  ///< the folder is removed when all copies of this are closed
     pid_t remover_ = -1;
     os::Descriptor lock_;  ///< on the folder; shows that its owner is alive
 };

@@ -38,13 +38,13 @@ class Workspace {
     WorkFolder folder_;
 };
 
-/// Builds an empty program and runs it as a student's program. Throws MissingError with
-/// what this machine lacks for that.
+/// Builds an empty program and runs it as a student's program. If this fails, throws
+/// MissingError, which names what this machine lacks.
 void require_can_grade(const std::vector<std::string>& compiler);
 
-/// Builds the handout, which always compiles. Called if a student's program could not be
-/// built. Throws MissingError if the handout cannot be built either, because then the
-/// machine is the cause.
+/// Builds the handout, which always compiles. Call this if a student's program could not
+/// be built. If the handout cannot be built either, the machine is the cause: throws
+/// MissingError.
 void require_can_build(const Assignment& assignment, const Kit& kit,
                        const std::vector<std::string>& compiler);
 

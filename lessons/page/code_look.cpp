@@ -30,7 +30,7 @@ std::size_t end_of_literal(std::string_view line, std::size_t at) {
 
 using Kind = CodePiece::Kind;
 
-/// Removes and returns the first piece of a line of C++.
+/// Removes the first piece from a line of C++, and returns the piece.
 CodePiece next_piece(std::string_view& line) {
     std::size_t end = 1;
     Kind kind = Kind::plain;

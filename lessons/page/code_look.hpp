@@ -13,8 +13,8 @@ struct CodePiece {
     std::string text;
 };
 
-/// Splits a line of code into pieces. `language` is "cpp" or "diff"; in other languages,
-/// the whole line is plain.
+/// Splits a line of code into pieces. Unless `language` is "cpp" or "diff", the line is
+/// one plain piece.
 std::vector<CodePiece> code_pieces(std::string_view line, std::string_view language);
 
 }  // namespace lockstep::lessons

@@ -55,7 +55,7 @@ struct Paragraph {
     Words text;
 };
 
-/// Lines that stay as they are: code, a formula, a program's output.
+/// Lines that are shown as they are: code, a formula, a program's output.
 struct Listing {
     std::string language;  ///< "cpp", "diff"; often empty
     std::string text;
@@ -86,7 +86,7 @@ struct Quotation {
     std::vector<Block> blocks;
 };
 
-/// The content of a picture. Its painters draw it as text or as SVG.
+/// The content of a picture, which is shown as text or as SVG.
 using Drawing = std::variant<Chart, MeshPicture>;
 using Draw = std::function<Drawing(const std::string& title)>;
 
@@ -102,7 +102,7 @@ struct Verdict {
     Words sentence;
 };
 
-/// A paragraph after a word that stands out: "Right:  6,000 bytes".
+/// A paragraph after a highlighted label: "Right:  6,000 bytes".
 struct Labelled {
     enum class Look { strong, good, bad };
     std::string label;

@@ -10,7 +10,7 @@
 
 namespace lockstep::lessons {
 
-/// The kind of a number; it decides how the number is written everywhere.
+/// The kind of a number. It determines how the number is written.
 enum class Unit {
     number,    ///< 25,647; 0.0123
     bytes,     ///< 153,884 bytes
@@ -30,7 +30,7 @@ Unit unit_called(std::string_view name);
 struct Figure {
     double value = 0;
     Unit unit = Unit::number;
-    int digits = 0;  ///< after the decimal point, of decimals and percent
+    int digits = 0;  ///< digits after the decimal point, for decimals and percent
 
     template <typename Number>
     static Figure count(Number number) {
@@ -49,7 +49,7 @@ struct Figure {
     static Figure percent(double hundredths, int digits = 0) {
         return {hundredths, Unit::percent, digits};
     }
-    /// Makes a part of a whole: "25 %", "27.3 %".
+    /// Returns a quotient as a percentage: "25 %", "27.3 %".
     static Figure part(double numerator, double denominator) {
         const double hundredths = 100 * numerator / denominator;
         return percent(hundredths, hundredths == std::floor(hundredths) ? 0 : 1);

@@ -29,7 +29,7 @@ std::string failure_text(const MadeCheck& made, Language language) {
                        text_of(bound, language));
 }
 
-/// Returns the same drawing, with the words of pictures in Chinese.
+/// Returns the same drawing, with its words in Chinese.
 std::shared_ptr<const Draw> drawn_in_chinese(const std::shared_ptr<const Draw>& draw) {
     return std::make_shared<const Draw>([draw](const std::string& title) {
         Drawing drawing = (*draw)(title);
@@ -86,8 +86,8 @@ class Filler {
         return all;
     }
 
-    /// Fills blocks from `at` on, up to a directive that ends something. Returns the
-    /// directive's index.
+    /// Fills blocks from `at` on, up to a directive for which is_end() is true, and
+    /// returns the index of this directive.
     std::size_t fill_until_end(const Document& blocks, std::size_t at, Document& shown) {
         while (at < blocks.size()) {
             const Block& block = blocks[at];
@@ -116,7 +116,7 @@ class Filler {
     }
 
     /// Skips blocks up to a directive of `ends` that does not belong to an inner
-    /// directive. Does not look at the values in these blocks.
+    /// directive, without filling the blocks.
     std::size_t skip_until(const Document& blocks, std::size_t at, const Ends& ends) {
         for (int depth = 0; at < blocks.size(); ++at) {
             const std::optional<Directive> directive = directive_of(blocks[at]);
@@ -196,7 +196,7 @@ class Filler {
         return at + 1;
     }
 
-    /// The answer is the value that the experiment gave, or a check's figure.
+    /// Sets the answer of a question: the experiment's value under the question's name.
     void set_answer(const Block& block, Prediction& prediction) const {
         const Value* value = found_.value(prediction.name);
         if (value && std::holds_alternative<Figure>(*value))
@@ -221,7 +221,7 @@ class Filler {
                  prediction.name, prediction.right_choice);
     }
 
-    /// If the question has options, each hint must name an option; otherwise, a number.
+    /// Requires that each hint names an option or, if there are no options, a number.
     void require_hints(const Block& block, const Prediction& prediction) const {
         for (const Hint& hint : prediction.hints) {
             const bool is_option =
@@ -233,8 +233,8 @@ class Filler {
         }
     }
 
-    /// `{{hint 1/2}}` is for half of the answer. `{{hint NAME}}` is for a value, or for
-    /// the option with that name.
+    /// Returns a hint for a wrong answer: `{{hint 1/2}}` is for half of the right answer,
+    /// `{{hint NAME}}` for the value or the option with that name.
     Hint hint_of(const Directive& part, const Document& text,
                  const Figure& answer) const {
         Hint hint;
@@ -259,7 +259,7 @@ class Filler {
         return hint;
     }
 
-    /// A directive must begin its own paragraph.
+    /// Requires that a directive is not followed by another in the same paragraph.
     void require_apart(const Block& block, const Directive& directive) const {
         if (plain(directive.rest).find("{{") != std::string::npos)
             fail(block, "behind {{{{{}}}}} a blank line is missing", directive.word);
@@ -301,8 +301,8 @@ class Filler {
                 fmt::format("{}:{}", quote->file, quote->line)};
     }
 
-    /// Returns the text about the code that an assignment asks for, then the code. If
-    /// code is hidden, returns only a sentence that names the assignment.
+    /// Returns code that an assignment asks students to write, after a text about it. If
+    /// solutions are hidden, returns only a sentence that names the assignment.
     Document solution(const Block& block, const Directive& directive) const {
         Document code;
         if (!directive.rest.empty())
@@ -320,7 +320,7 @@ class Filler {
     }
 
     void fill_check(const Block& block, const Directive& directive, Document& shown) {
-        // "list.name" is a check of each row; its sentence is about all rows.
+        // "list.name" is a check that each row has; the sentence is about all rows.
         const std::size_t dot = directive.name.rfind('.');
         const auto* rows = dot == std::string::npos
                                ? nullptr
@@ -341,7 +341,7 @@ class Filler {
             if (row->check(name)) fill_check_of(*row, name, block, directive, shown);
     }
 
-    /// Shows this sentence once per step.
+    /// Shows, once per step, the sentence for a run that computes only shapes.
     void say_not_compared(const Block& block, Document& shown) {
         if (std::exchange(said_not_compared_, true)) return;
         shown.push_back(
@@ -436,7 +436,7 @@ class Filler {
         return cells;
     }
 
-    /// Leaves out a column of optional values if all of them are missing.
+    /// Returns whether a column has optional values, and all of its values are missing.
     static bool is_left_out(const TableBlock& table, const TableBlock& shown,
                             std::size_t column) {
         const bool optional = std::ranges::any_of(table.rows, [&](const auto& row) {

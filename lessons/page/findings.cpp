@@ -51,7 +51,7 @@ std::map<std::string, std::string> Findings::names() const {
 
 namespace {
 
-/// In the record, words are as they were given, not as a page writes them.
+/// The wording of the record: words are written as the experiment gave them.
 class AsGiven final : public Wording {
   public:
     std::string check_label(const std::string&) const override { return ""; }
@@ -159,8 +159,8 @@ constexpr std::string_view kNameBegins =
 constexpr std::string_view kNameGoesOn =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
 
-/// Returns the text for a name; none if it was not given. A check's name gives its
-/// figure; the name with ".bound" gives its bound.
+/// Returns the text that replaces a name; none for a flag or a name without a value. For
+/// a check's name, returns its figure; for the name with ".bound" after it, its bound.
 std::optional<std::string> text_called(const std::string& name, const Findings& found,
                                        const Wording& wording) {
     constexpr std::string_view kBound = ".bound";

@@ -33,7 +33,7 @@ struct Given {
     Value value;
 };
 
-/// A name that gets a value: "steps"_is = steps, or Called(name) = steps.
+/// A name to which a value is assigned: "steps"_is = steps, or Called(name) = steps.
 class Called {
   public:
     explicit Called(std::string name) : name_(std::move(name)) {}
@@ -42,9 +42,9 @@ class Called {
     Given operator=(std::string words) const { return {name_, std::move(words)}; }
     Given operator=(const char* words) const { return {name_, std::string(words)}; }
     Given operator=(bool flag) const { return {name_, flag}; }
-    /// A number that is not whole must be a Figure.
+    /// A number that is not an integer must be given as a Figure.
     Given operator=(double number) const = delete;
-    /// A whole number of things.
+    /// An integer is a count.
     template <typename Integer>
     requires(std::is_integral_v<Integer> && !std::is_same_v<Integer, bool>) Given
     operator=(Integer number) const {
@@ -63,10 +63,10 @@ inline Called operator""_is(const char* name, std::size_t size) {
 struct MadeCheck {
     Check check;
     Figure unit;
-    bool compared = true;  ///< false if the run has no numbers to compare
+    bool compared = true;  ///< false if the run computes only shapes
 };
 
-/// The names that a page explains.
+/// How a page writes the names and words of an experiment.
 class Wording {
   public:
     virtual ~Wording() = default;
@@ -84,11 +84,11 @@ class Wording {
 /// table, or of another list, is a Findings object of its own.
 class Findings {
   public:
-    /// `wording` is that of the original page. `wording` and `record` must outlive this.
+    /// `wording` is the English page. `wording` and `record` must outlive this object.
     Findings(const Wording& wording, Record& record)
         : wording_(wording), record_(record) {}
 
-    // Each function notes the line that gives the name.
+    // Each function stores the line of code that calls it.
 
     /// Gives one name its value, or several names their values.
     template <typename Single>
@@ -96,11 +96,11 @@ class Findings {
         put(Called(name) = std::move(value), at.text());
     }
     void give(std::initializer_list<Given> values, SourceLine at = SourceLine::here());
-    /// Gives names with a prefix: "alone" and "time" become "alone.time".
+    /// Gives values to names with a prefix: "alone" and "time" become "alone.time".
     void give(const std::string& prefix, std::initializer_list<Given> values,
               SourceLine at = SourceLine::here());
 
-    /// Appends a row to a list, which `{{each NAME}}` in a table shows.
+    /// Appends a row to a list. On a page, `{{each NAME}}` in a table shows the list.
     Findings& row(const std::string& list, std::initializer_list<Given> values = {},
                   SourceLine at = SourceLine::here());
 
@@ -126,7 +126,7 @@ class Findings {
                  SourceLine at = SourceLine::here()) {
         at_most(name, Figure::count(figure), bound, at);
     }
-    /// Notes that nothing is checked, because this run has no numbers.
+    /// Notes that nothing is checked, because this run computes only shapes.
     void not_compared(const std::string& name, SourceLine at = SourceLine::here());
 
     /// Pictures of a run's timeline, of its memory over time, and of a schedule.
@@ -136,14 +136,14 @@ class Findings {
                 SourceLine at = SourceLine::here());
     void picture(const std::string& name, const Schedule& schedule, const Timing& timing,
                  SourceLine at = SourceLine::here());
-    /// A picture of a mesh of devices; its title comes from the page:
+    /// A picture of a mesh of devices; the page has its title:
     ///
     ///     MeshPicture mesh = MeshPicture::of(shape, spec.devices_per_node);
     ///     mesh.labels = …;  // what each rank holds
     ///     found.mesh("who_holds_what", mesh);
     void mesh(const std::string& name, MeshPicture mesh,
               SourceLine at = SourceLine::here());
-    /// A picture of what a service's replica did; its title comes from the page.
+    /// A picture of the passes of a service's replica; the page has its title.
     void service(const std::string& name, ServiceTrace trace,
                  SourceLine at = SourceLine::here());
 
@@ -152,7 +152,7 @@ class Findings {
     /// the list follows: "…:31, value 2".
     std::map<std::string, std::string> names() const;
 
-    /// A row also finds the values outside the row. Null if the name was not given.
+    /// Each function looks in this row, then outside of it; null if both lack the name.
     const Value* value(const std::string& name) const;
     const MadeCheck* check(const std::string& name) const;
     const Picture* picture(const std::string& name) const;
@@ -182,8 +182,8 @@ class Findings {
 };
 
 /// Replaces names by their values: "{rows} rows" becomes "100 rows". Other text in braces
-/// stays. Throws UsageError, beginning with `place`, if a name was not given. A name with
-/// a question mark after it may be missing.
+/// stays. Throws UsageError, beginning with `place`, if a name has no value. A name with
+/// a question mark after it may have no value.
 std::string filled(std::string_view text, const Findings& found, const Wording& wording,
                    const std::string& place);
 

@@ -63,7 +63,7 @@ std::string html_of(const Listing& listing) {
         listing.place.empty()
             ? ""
             : fmt::format("<figcaption>{}</figcaption>\n", xml_escaped(listing.place));
-    // Code scrolls in a narrow window, so the keyboard must be able to reach it.
+    // In a narrow window code scrolls; with a tabindex, the keyboard can scroll it, too.
     return fmt::format(
         "<figure class=\"listing\">{}<pre "
         "tabindex=\"0\"><code>{}</code></pre></figure>\n",
@@ -139,7 +139,7 @@ std::string html_of(const FoldedChecks& folded, const HtmlLook& look) {
         xml_escaped(folded.summary), checks);
 }
 
-/// Returns what a browser needs to judge an answer; browser.cpp reads it.
+/// Returns the data with which a browser judges an answer; browser.cpp reads them.
 Json json_of(const Prediction& prediction, const HtmlLook& look) {
     Json hints = Json::array();
     for (const Hint& hint : prediction.hints)

@@ -302,7 +302,7 @@ constexpr auto kChinese = std::to_array<Phrase>({
      "始，或除以总和）。细条：消息。"},
 });
 
-// Pictures and tables. Their words are put together elsewhere; {} stands for any text.
+// Texts of pictures and tables. They arrive here with values in the places of {}.
 constexpr auto kPictureWords = std::to_array<Phrase>({
     {"operation", "操作"},
     {"forward", "前向"},
@@ -403,7 +403,7 @@ constexpr auto kPictureWords = std::to_array<Phrase>({
      "气泡除以总时间（GPipe 和 Zero Bubble 的算法）"},
     {"bubble over ideal, as Narayanan et al. (SC21) divide",
      "气泡除以理想时间（Narayanan 等，SC21）"},
-    {"utilisation, of all stages until the makespan", "利用率，所有阶段在总时间内"},
+    {"utilisation of all stages over the makespan", "利用率，所有阶段在总时间内"},
     {"start", "开始"},
     {"end", "结束"},
     {"in flight", "前向已做、反向未做"},
@@ -448,7 +448,7 @@ constexpr auto kPictureWords = std::to_array<Phrase>({
     {"{}, messages are free", "{}，消息不花时间"},
 });
 
-/// Returns the texts at the pattern's {}; none if the text does not match the pattern.
+/// Returns the parts of a text that match the {} of a pattern; none if it does not match.
 std::optional<std::vector<std::string>> matched(std::string_view pattern,
                                                 std::string_view text) {
     constexpr std::string_view kPlace = "{}";
@@ -506,7 +506,7 @@ std::string in_chinese(std::string_view english) {
                in_chinese(english.substr(end + 1));
     constexpr std::size_t kMostPlaces = 5;
     for (const Phrase& each : kPictureWords) {
-        // The caller fills a word that is itself a pattern ("time in {}").
+        // The text may itself be a pattern ("time in {}"), which the caller fills in.
         if (each.english == english) return std::string(each.chinese);
         std::optional<std::vector<std::string>> values = matched(each.english, english);
         if (!values) continue;

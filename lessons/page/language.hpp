@@ -9,12 +9,12 @@ namespace lockstep::lessons {
 /// The language in which pages are shown.
 enum class Language { english, chinese };
 
-/// Returns the language of a locale: "zh_CN.UTF-8" is Chinese. A locale whose language
-/// has no pages gets English.
+/// Returns the language of a locale: "zh_CN.UTF-8" is Chinese. Returns English for a
+/// language that has no pages.
 Language language_of_locale(std::string_view locale);
 
-/// A sentence or a word; values replace its {}. A translation with another order of
-/// values has {1} and {0}.
+/// A sentence or a word, in which values replace {}. If the values have another order in
+/// the translation, it has {1} and {0}.
 struct Phrase {
     std::string_view english;
     std::string_view chinese;

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::string_view kRule = "---\n";
 
-/// Removes the lines "key: value" between two rules from the beginning of the text.
-/// Returns the number of removed lines.
+/// Removes the lines "key: value" between two "---" at the beginning of the text, and
+/// returns the number of removed lines.
 int take_facts(std::string_view& text, std::map<std::string, std::string>& facts) {
     if (!text.starts_with(kRule)) return 0;
     int lines = 1;
@@ -135,7 +135,7 @@ std::optional<Directive> directive_of(const Block& block) {
     const std::string text = plain(paragraph->text);
     std::size_t end = text.find("}}");
     if (!text.starts_with("{{") || end == std::string::npos) return std::nullopt;
-    while (text.substr(end + 2).starts_with('}'))  // of a value at the end of the label
+    while (text.substr(end + 2).starts_with('}'))  // the label may end with "{value}"
         ++end;
 
     Directive directive;
@@ -149,7 +149,7 @@ std::optional<Directive> directive_of(const Block& block) {
     directive.word = inside.substr(0, space);
     directive.name = trimmed(inside.substr(space));
 
-    // The text after the braces keeps its styles.
+    // Removes the directive from the paragraph; the text after it keeps its styles.
     std::size_t skip = end + 2;
     for (Span span : paragraph->text) {
         const std::size_t here = std::min(skip, span.text.size());

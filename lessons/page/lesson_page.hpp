@@ -24,11 +24,11 @@ struct PageSection {
     bool is_step() const { return !name.empty(); }
 };
 
-/// A lesson's page as it is written: with names instead of values, and with directives as
-/// paragraphs that begin with `{{`. CONTRIBUTING.md explains how to write one.
+/// A lesson's page as its author writes it: with names instead of values, and with
+/// directives (paragraphs that begin with `{{`). CONTRIBUTING.md shows how to write it.
 class LessonPage : public Wording {
   public:
-    /// Reads a file's text. `file` is its name in messages; "lesson.zh.md" is in Chinese.
+    /// Reads a page's text. `file` is the file's name: "lesson.zh.md" is in Chinese.
     /// Throws UsageError with file and line if the text is not a lesson's page.
     LessonPage(std::string file, std::string_view text);
 
@@ -38,8 +38,8 @@ class LessonPage : public Wording {
 
     const std::string& title() const { return title_; }
     const std::string& question() const { return question_; }
-    /// Returns a fact about the page from the lines between "---" at its beginning:
-    /// "minutes", "after".
+    /// Returns the value of a key ("minutes", "after") in the lines between "---" at the
+    /// beginning of the page.
     std::string fact(const std::string& key) const;
     const std::vector<PageSection>& sections() const { return sections_; }
     /// Returns the sections that are steps.
@@ -48,7 +48,7 @@ class LessonPage : public Wording {
     std::string check_label(const std::string& name) const override;
     std::string written(const std::string& word) const override;
     Language language() const override;
-    /// The names of runs in pictures of a record, from {{title NAME: …}}.
+    /// The titles of the record's runs, which {{title NAME: …}} gives.
     const std::map<std::string, std::string>& run_titles() const { return titles_; }
 
   private:
@@ -81,7 +81,7 @@ struct Directive {
 /// Returns the block's directive; none if the block is no directive.
 std::optional<Directive> directive_of(const Block& block);
 
-/// Says whether a page quotes the code that an assignment asks for, or only names the
+/// Whether a page shows code that an assignment asks students to write, or only names the
 /// assignment.
 enum class Solutions : std::uint8_t { hidden, shown };
 

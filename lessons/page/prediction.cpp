@@ -23,7 +23,7 @@ struct UnitName {
 };
 
 constexpr double kKibi = 1024;
-// The first match is taken, so a longer name comes before the name that it ends with.
+// The first match counts, so a name comes before the shorter names with which it ends.
 constexpr std::array<UnitName, 21> kBytes{{{"kbit", 125},
                                            {"Mbit", 125e3},
                                            {"Gbit", 125e6},

@@ -28,9 +28,9 @@ struct Hint {
 struct Prediction {
     std::string name;
     Document question;
-    Figure answer;  ///< unless there are choices
+    Figure answer;  ///< the right number, if there are no choices
     std::vector<Choice> choices;
-    std::string right_choice;  ///< its key
+    std::string right_choice;  ///< the key of the right choice
     std::vector<Hint> hints;
     Document working;  ///< the way to the answer
 
@@ -45,8 +45,8 @@ std::string letter_of(std::size_t choice);
 std::string answer_text(const Prediction& prediction,
                         Language language = Language::english);
 
-/// Returns the unit of a plain number, such as "us"; empty if it has none. Times are
-/// asked for in the unit in which the answer is written.
+/// Returns the unit that a typed number has by default, such as "us"; empty if it has
+/// none. For a time, it is the unit in which the answer is written.
 std::string unit_asked_for(const Figure& answer, Language language = Language::english);
 
 /// The verdict on a typed answer.
@@ -54,7 +54,7 @@ struct Judgement {
     enum class Outcome { right, wrong, unreadable };
     Outcome outcome = Outcome::unreadable;
     const Hint* hint = nullptr;    ///< the hint for this wrong answer
-    const char* remark = nullptr;  ///< on wrong answers of this kind, in English
+    const char* remark = nullptr;  ///< a general remark, in English
 };
 
 /// Reads and judges an answer: "1,500", "1.5e3", "1/4", "25%", "150 KiB", "45.4 us". A

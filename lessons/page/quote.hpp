@@ -17,7 +17,7 @@ struct Quote {
     std::string_view code;  ///< without common indentation and without a final line break
 };
 
-/// Returns all quotes, by name. At build time, quote.py makes the file that defines this.
+/// Returns all quotes, by name. At build time, quote.py writes this function.
 std::span<const Quote> quotes();
 
 /// Throws std::logic_error if no code has this name.

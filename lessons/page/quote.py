@@ -5,8 +5,8 @@ usage: quote.py OUTPUT.cpp ROOT SOURCE…
 
 A region is between a line `// lesson: NAME` and a line `// lesson: end`. Regions may be nested; the
 outer one then contains the inner one's code without its marks. Names are unique over all sources.
-Exit status 1 with a sentence if a region is not closed, closed without being open, or empty, or if
-its name is already used.
+Ends with status 1 and a message if a region is not closed, closed without being open, or empty, or
+if two regions have the same name.
 """
 
 import os

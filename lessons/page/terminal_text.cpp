@@ -35,7 +35,7 @@ bool is_space(char c) {
 /// Returns words wrapped to lines, each piece in its style.
 Lines wrapped_words(const Words& words, int width, const TextLook& look) {
     const std::string all = plain(words);
-    std::vector<const char*> codes;  // for each byte of `all`
+    std::vector<const char*> codes;  // the style's code for each byte of `all`
     for (const Span& span : words)
         codes.insert(codes.end(), span.text.size(), code_of(span));
     std::size_t at = 0;

@@ -19,8 +19,7 @@ struct TextLook {
 /// its answer.
 std::vector<std::string> lines_of(const Block& block, const TextLook& look);
 
-/// Returns whether there is a blank line between two blocks; between checks there is
-/// none.
+/// Returns whether a blank line belongs between two blocks; between checks there is none.
 bool stand_apart(const Block& block, const Block& next);
 
 /// Returns the lines of all blocks, with blank lines between them.

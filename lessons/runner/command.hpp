@@ -19,8 +19,8 @@
 
 namespace lockstep::lessons {
 
-// The requests of the commands. A command line becomes one request, once; after that no
-// text is parsed again.
+// The requests of the commands. A command line is parsed once, into one request. Only the
+// settings of --set are parsed later.
 
 /// Prints help or the version.
 struct TextRequest {
@@ -39,8 +39,9 @@ struct HandInRequest {
 struct LessonRequest {
     std::string slug;
     LessonOptions options;
-    bool html = false;  ///< as a page for a browser
-    /// The program's words, which start it again for each rank with --backend nccl.
+    bool html = false;  ///< shows the lesson as a page in a browser
+    /// The words of the command line. With --backend nccl, the program is started again
+    /// with these words for each rank.
     std::vector<std::string> words;
 };
 
@@ -70,7 +71,7 @@ struct BackendsRequest {
 
 /// Times and draws a pipeline schedule.
 struct ScheduleRequest : ScheduleSettings {
-    bool with_messages = false;  ///< planned, or as an option says
+    bool with_messages = false;  ///< the same as --messages-as planned
     bool json = false;
     bool spans = false;
     std::optional<std::filesystem::path> svg;
@@ -92,15 +93,15 @@ struct MeshRequest {
     std::optional<std::string> schedule;
     std::optional<int> chunks;
     std::optional<std::filesystem::path> svg;
-    std::optional<std::string> colour;  ///< an axis; by default the slowest one
+    std::optional<std::string> colour;  ///< the axis that sets the colours
     bool json = false;
 };
 
 /// Simulates a service that answers requests. Options override the file.
 struct ServeRequest {
-    std::vector<std::string> files;  ///< one file, unless an example is asked for
+    std::vector<std::string> files;  ///< one file; none with --example
     bool example = false;
-    /// The option's text, and its sizes.
+    /// The text of --model, and the sizes that this text stands for.
     std::optional<std::pair<std::string, GptSizes>> model;
     std::optional<std::vector<MeshShape::Axis>> mesh;
     std::optional<std::string> cluster;
@@ -153,8 +154,8 @@ struct DoctorRequest {
     bool json = false;
 };
 
-/// The requests for the grader. It is a separate program next to this one, because
-/// lessons do not need its parts.
+/// The requests for the grader, which is a separate program, because lessons do not need
+/// its code.
 using GraderRequest = std::variant<AssignmentsRequest, NewAssignmentRequest,
                                    GradescopeRequest, GradeRequest>;
 
@@ -163,8 +164,8 @@ using Request = std::variant<TextRequest, LessonsRequest, LessonRequest, Compare
                              FaultRequest, WordRequest, HandInRequest, BookRequest,
                              GraderRequest, DoctorRequest>;
 
-/// Returns the request of a command line. Throws UsageError in one sentence with the
-/// option and the value. Lessons and settings are looked up later.
+/// Returns the request of a command line. Throws UsageError, which names the option and
+/// the value in one sentence. Lessons and settings are looked up later.
 Request read_request(const std::vector<std::string>& words);
 
 // Each command prints to standard output and returns an exit status. Errors are thrown.
@@ -187,8 +188,8 @@ int run(const DoctorRequest& request);
 /// Replaces this program by the grader, with the same words.
 [[noreturn]] void become_grader(const std::vector<std::string>& words);
 
-/// A program's main(): carries out the words behind the program's name, and prints
-/// errors.
+/// For main(): calls `carry_out` with the words after the program's name, prints the
+/// error if it throws, and returns the exit status.
 int run_main(int count, char** words,
              const std::function<int(const std::vector<std::string>& words)>& carry_out);
 

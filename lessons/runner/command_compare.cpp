@@ -93,7 +93,7 @@ void declare_compare(CommandLine& line) {
     }
     Command& command =
         line.add("compare",
-                 "Compares the outputs of two records, or with --backends A,B those of a "
+                 "Compares the outputs of two records or, with --backends A,B, of a "
                  "lesson. Exit status 1 if they differ by more than the bound.");
     declare_records(command);
     CommandLine other = command_line({});
@@ -114,7 +114,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The folders of the two records, until they are compared.
+/// The folders of the two records. Temporary folders are deleted with this object.
 class RecordFolders {
   public:
     explicit RecordFolders(const std::optional<fs::path>& wanted) {
@@ -185,8 +185,8 @@ int settled_ranks(const BackendsRequest& request, const LessonOptions& asked,
 }
 
 void refuse_placement(const gpu::Placement& placement) {
-    // The other ranks end without a message. If they failed, a launcher might kill rank 0
-    // before rank 0 prints its message.
+    // Only rank 0 fails. If another rank failed, too, a launcher might kill rank 0 before
+    // rank 0 prints its message.
     require(placement.rank != 0,
             "compare --backends starts the processes of both runs itself, but {} started "
             "{} of compare: run it without {}",
@@ -205,7 +205,7 @@ os::Child run_lesson_on(const BackendsRequest& request, const std::string& backe
     return os::run_child(words);
 }
 
-/// Libraries can also write to standard output.
+/// Parses the JSON document. Throws UsageError if text of a library precedes the JSON.
 Json parsed(const std::string& document) {
     require(document.starts_with('{'),
             "the lesson's output begins with \"{}\" instead of its JSON document. If "
@@ -233,7 +233,7 @@ bool was_stopped(const std::string& document) {
 }
 
 /// Returns this program's exit status for a run that left no record. Explains the missing
-/// record on standard error, in the lesson's own words if it printed any.
+/// record on standard error, with the lesson's error output if there is any.
 int explain_lost_run(const os::Child& child, const std::string& backend) {
     std::string text = child.errors;
     const bool signalled = child.status > 128;

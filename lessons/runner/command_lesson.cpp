@@ -21,8 +21,8 @@ void declare_lessons(CommandLine& line) {
 
 namespace {
 
-/// Returns the help on --set: the settings of every lesson, and those of the named
-/// lesson.
+/// Returns the help on --set: the settings that all lessons have, and the settings of the
+/// lessons that the command line names.
 std::string settings_text(const CommandLine& line) {
     std::string text = settings_help("Settings (--set KEY=VALUE)", common_settings());
     for (const LessonEntry& lesson : catalogue())
@@ -31,7 +31,7 @@ std::string settings_text(const CommandLine& line) {
     return text;
 }
 
-/// The numbers of ranks that the named lessons allow.
+/// The range of ranks that is possible for the lessons named on the command line.
 struct RanksRange {
     int least = 1;
     int most = sim::ClusterOptions::kMaxRanks;
@@ -87,8 +87,8 @@ void declare_lesson(CommandLine& line) {
     declare_language(command, options.language);
     command.option("--show", "code", "also show the code that an assignment asks for",
                    [&options](const std::string& option, const std::string& value) {
-                       require(value == "code", "{} {}: what can be shown is code",
-                               option, value);
+                       require(value == "code", "{} {}: only code can be shown", option,
+                               value);
                        options.solutions = Solutions::shown;
                    });
     command.flag("--html", "show it in a browser", request.html);

@@ -41,7 +41,7 @@ void declare_language(Command& command, std::optional<Language>& language) {
 
 Language language_of(std::optional<Language> asked) {
     if (asked) return *asked;
-    // In the order of POSIX: the first variable that is set counts.
+    // In the order of POSIX: the first variable that is set decides.
     for (const char* name : {"LC_ALL", "LC_MESSAGES", "LANG"})
         if (const auto locale = os::variable(name); locale && !locale->empty())
             return language_of_locale(*locale);

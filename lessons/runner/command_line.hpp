@@ -8,7 +8,7 @@
 
 namespace lockstep::lessons {
 
-// The file that runs a command also declares it.
+// Each of these functions is defined in the file that runs its command.
 
 void declare_lessons(CommandLine& line);
 void declare_lesson(CommandLine& line);
@@ -40,8 +40,7 @@ inline const std::string kExitStatus =
     "usage; 3 the machine lacks something; 4 a bug in Lockstep.";
 
 /// Declares the options that decide what a lesson runs, except its backend. Other
-/// commands that run a lesson have the same options. The lesson is the one named in the
-/// line.
+/// commands that run a lesson have the same options. `line` names the lesson.
 void declare_lesson_options(Command& command, LessonOptions& options,
                             const CommandLine& line);
 

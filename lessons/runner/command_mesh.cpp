@@ -50,7 +50,7 @@ void declare_spread(Command& command, MeshRequest& request) {
     command.footer(settings_help("Sizes of --model", model_settings()));
 }
 
-/// Refuses options that only say how a model is spread.
+/// Throws UsageError if an option says how to spread a model, but there is no model.
 void require_model(const MeshRequest& request) {
     if (request.model) return;
     for (const auto& [option, is_given] :

@@ -67,7 +67,7 @@ void declare_instead(Command& command, ServeRequest& request) {
     command.suggest(cluster_preset_names());
     command.flag(
         "--apart",
-        "add as many devices again, which only compute prompts, whatever the file says",
+        "the same number of extra devices compute the prompts, whatever the file says",
         request.apart);
     command.option("--rate", "R[,R…]",
                    "requests of the mix per second; several rates give one line each",

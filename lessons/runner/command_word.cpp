@@ -37,7 +37,7 @@ void declare_word(CommandLine& line) {
     Command& command = line.add(
         "word",
         "Says what a word or a letter of the course means: all-reduce, bubble, S. "
-        "Without one, it lists them.");
+        "Without a word, it lists all words.");
     auto& request = command.asks_for<WordRequest>();
     const std::vector<std::string>& words = line.words();
     const bool named = words.size() > 1 && !words[1].starts_with("-");

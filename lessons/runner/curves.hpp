@@ -19,7 +19,8 @@ struct Curves {
     /// Returns the largest difference from the first curve, over all curves and steps;
     /// NaN if any value is NaN.
     double widest_gap() const;
-    /// Gives some steps of each curve: rows of `list` with "step" and each curve's name.
+    /// Adds rows to the page's `list`, one for each shown step: "step", and each curve's
+    /// loss under the curve's name.
     void give(Findings& found, const std::string& list) const;
 };
 

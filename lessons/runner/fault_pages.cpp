@@ -25,16 +25,16 @@ std::string take_number(std::string& text) {
     return number;
 }
 
-/// The file lessons/faults/zh.md: a table with the sentences of all pages and, for each
-/// page, "## F16: title", its first paragraphs, and the paragraphs under each "###
-/// heading".
+/// The file lessons/faults/zh.md: a table with the sentences that are on all pages and,
+/// for each page, "## F16: title", its first paragraphs, and the paragraphs under each
+/// "### heading".
 struct Translation {
     explicit Translation(Document blocks);
 
-    /// Returns the translation of a sentence or heading that all pages have; none if
-    /// there is none.
+    /// Returns the translation of a sentence or heading that is on all pages; none if it
+    /// is not translated.
     std::optional<std::string> sentence(std::string text) const;
-    /// Returns a page's title; none if there is none.
+    /// Returns a page's translated title; none if it is not translated.
     std::optional<std::string> title(const std::string& id) const;
     /// Returns the translated paragraphs under a heading; null if there are none.
     const Document* prose_under(const std::string& id, const Block& block) const;
@@ -88,7 +88,7 @@ const Document* Translation::prose_under(const std::string& id,
     return found == prose.end() ? nullptr : &found->second;
 }
 
-/// Replaces words by a text, with the style of the first word.
+/// Replaces all of `words` by one text, in the style of the first word.
 void put(Words& words, std::string text) {
     words.resize(1);
     words.front().text = std::move(text);

@@ -12,7 +12,7 @@ LessonEntry gradient_accumulation_lesson();
 
 const std::vector<LessonEntry>& catalogue() {
     static const std::vector<LessonEntry> lessons = [] {
-        // The first lesson's end names the next lesson. The whole program can run it.
+        // The end of the first lesson names this lesson, which only lockstep can run.
         LessonEntry next;
         next.slug = "data-parallel";
         next.folder = "02_data_parallel";

@@ -48,10 +48,10 @@ void require_shared_out(const std::string& key, std::int64_t value, std::int64_t
                         const std::string& what);
 
 /// Notes in the record the values of the task's settings ("heads", "context", …), and how
-/// many terms the sum of a weight has: one per token and step.
+/// many terms are added to a weight in the run: one per token and step.
 void note_task(Lesson& lesson, const GptTask& task, const std::vector<std::string>& keys);
 
-/// Sequences (s, b): the characters that are read, and those that follow them.
+/// Sequences, (s, b): the characters that the GPT reads, and the character after each.
 struct HostTokens {
     HostTensor ids;
     HostTensor next;
@@ -61,7 +61,7 @@ struct HostTokens {
 HostTokens tokens_of(const GptTask& task, int step, std::int64_t first,
                      std::int64_t count);
 
-/// Uploads the sequences, or only this rank's tokens if they are distributed over ranks.
+/// Uploads the sequences, or only this rank's tokens if `deal` shards tokens over ranks.
 /// If only shapes are computed, the tokens are zeros.
 MicroBatch upload_tokens(Device& device, const GptTask& task, int step,
                          std::int64_t first, std::int64_t count, double weight = 1,
@@ -85,8 +85,8 @@ RunReport train_gpt_alone(Cluster& cluster, const GptTask& task, int micro_batch
 void record_gpt_inputs(Record& record, const GptTask& task);
 
 /// Adds the results of a training run under the name `variant`: its losses, and what
-/// train() kept. A run that is `alone` on its device also adds the common start values,
-/// "initial/".
+/// train() kept. If `alone` is true (a run on one device), also adds the initial
+/// parameters as inputs of all variants, "gpt/initial/".
 void record_training(Record& record, const std::string& variant, bool alone,
                      const std::vector<double>& losses, const RunReport& report);
 

@@ -102,7 +102,7 @@ bool is_text(const std::string& cell) {
     return !cell.empty() && !parse_number(cell);
 }
 
-/// Returns "'abc'"; only its beginning if it is long.
+/// Returns the cell in quotation marks; of a long cell, only the beginning.
 std::string shown(const std::string& cell) {
     constexpr std::size_t kLongest = 40;
     const std::string clean = printable(cell);
@@ -124,7 +124,7 @@ std::string problem_of(const std::string& cell) {
            (comma ? ": a decimal point is expected" : "");
 }
 
-/// Compares rows with the first one and collects their numbers.
+/// Checks each row against the first row, and collects the numbers.
 class Rows {
   public:
     Rows(std::string name, const CsvRow& first)

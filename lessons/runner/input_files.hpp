@@ -13,8 +13,8 @@ namespace lockstep::lessons {
 
 inline constexpr std::size_t kLargestInputBytes = std::size_t{64} << 20;
 
-// Files or pipes that a learner brings. Each function that loads such a file throws what
-// read_text_input in src/report/files.hpp throws, with this limit.
+// A learner's own files or pipes. Each function that loads one calls read_text_input
+// (src/report/files.hpp) with this limit, and also throws its exceptions.
 
 /// A text as a character-level language model reads it.
 struct Text {
@@ -52,7 +52,7 @@ struct NumberTable {
 ///
 /// Throws UsageError if the file is empty, if a row has more or fewer cells than the
 /// first, or if a cell is empty, text, NaN or infinite: "prices.csv, row 17, column 3
-/// (price): 'abc' is not a number". The row's number is that of its line in the file.
+/// (price): 'abc' is not a number". A row's number is the number of its line in the file.
 NumberTable load_csv(const std::filesystem::path& path);
 
 /// As load_csv, from bytes in memory; `name` is their name in messages.

@@ -20,13 +20,13 @@
 
 namespace lockstep::lessons {
 
-/// The rest is in program/, because users' own programs share it with lessons.
+/// Options, settings and backends, which users' own programs need, too.
 using namespace programs;
 
 /// The options of a lesson on the command line.
 struct LessonOptions : Options {
-    std::optional<int> step;           ///< shows only this step (from 1)
-    std::optional<int> from;           ///< the first step; default: the reader's place
+    std::optional<int> step;           ///< shows only this step, counted from 1
+    std::optional<int> from;           ///< first step shown; default: the reader's place
     std::optional<Language> language;  ///< by default the locale's
     Solutions solutions = Solutions::hidden;
     std::optional<std::filesystem::path> text;
@@ -63,17 +63,17 @@ struct LessonOptions : Options {
 /// quotations; empty if there is none.
 std::string diagnosis_of(const std::function<void()>& run);
 
-/// Makes virtual devices that compute only shapes and have unlimited memory, in every
-/// process and with any backend. They are for estimating runs that are too large for this
-/// machine.
+/// Makes virtual devices that compute only shapes and have unlimited memory. Every
+/// process makes its own devices, whatever the backend. They are for estimating runs that
+/// are too large for this machine.
 std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks);
-/// Makes them with the times and the memory of `spec` instead of the classroom's.
+/// Makes devices that compute only shapes, with the times and the memory of `spec`.
 std::unique_ptr<Cluster> make_shapes_only_cluster(int ranks, const ClusterSpec& spec,
                                                   bool trace = false);
 
-/// One step: its title, and a function that runs it and returns what it shows. Later
-/// steps may use results of earlier ones in the lesson. If only one step is asked for,
-/// the steps before it run without output. The end of a lesson is a step without a title.
+/// One step: its title, and a function that runs it and returns what it shows. A step may
+/// use what earlier steps have stored in the lesson. If only one step is asked for, the
+/// steps before it run without output. The end of a lesson is a step without a title.
 struct Step {
     std::string title;
     std::function<Document()> run;
@@ -87,14 +87,14 @@ struct Experiment {
 };
 
 /// A lesson's experiments and what they share. The lesson records everything in `record`,
-/// which has its options already. `options` and `record` must outlive the lesson.
+/// which already has the run's options. `options` and `record` must outlive the lesson.
 class Lesson {
   public:
     Lesson(const LessonOptions& options, Record& record)
         : options_(options), record_(record) {}
     virtual ~Lesson() = default;
 
-    /// In any order, because the page decides the order.
+    /// Their order does not matter, because the page decides the order of the steps.
     std::vector<Experiment> experiments;
 
     const LessonOptions& options() const { return options_; }
@@ -110,7 +110,7 @@ class Lesson {
     /// Makes virtual devices in this process, for runs that do not depend on the backend.
     std::unique_ptr<Cluster> virtual_devices(int ranks, bool trace = false) const;
 
-    // Each function adds something to the record under that name.
+    // Each of these functions adds its second argument to the record under `name`.
     void record_input(const std::string& name, const HostTensor& tensor) {
         record_.inputs.insert_or_assign(name, tensor);
     }
@@ -125,8 +125,8 @@ class Lesson {
         record_.options.settings[key] = std::to_string(value);
     }
 
-    /// Checks that a difference of values is at most `limit`, or that a number of values
-    /// is equal. If only shapes are computed, notes that nothing was compared.
+    /// Check that `difference` is at most `limit`, and that `figure` equals `expected`.
+    /// If only shapes are computed, they note that nothing was compared.
     void values_at_most(Findings& found, const std::string& name, double difference,
                         double limit, SourceLine at = SourceLine::here()) const;
     void values_equal(Findings& found, const std::string& name, std::int64_t figure,
@@ -142,7 +142,7 @@ class Lesson {
     Record& record_;
 };
 
-/// An experiment that is a function. A parameter may be the data that the lesson's
+/// An experiment made of a function, which may also take the data that the lesson's
 /// experiments share.
 template <typename Shared>
 struct ExperimentOf {
@@ -171,7 +171,7 @@ auto lesson_of(std::vector<ExperimentOf<Shared>> experiments) {
     };
 }
 
-/// Returns the steps, from 0, at which a curve with this many steps is shown.
+/// Returns the steps, from 0, that are shown of a curve with this many steps.
 std::vector<std::size_t> shown_steps(std::size_t steps);
 
 /// Returns the smallest multiple of `part` that is at least `least`.
@@ -195,14 +195,14 @@ struct LessonEntry {
     std::function<std::unique_ptr<Lesson>(const LessonOptions&, Record&)> make;
 };
 
-/// Returns the lesson's page: the original, or its parts in another language.
+/// Returns the lesson's page in this language, or in English if there is no translation.
 LessonPage page_of(const LessonEntry& lesson, Language language = Language::english);
 
 /// The steps of a lesson: its page, with the results of its experiments.
 class LessonSteps {
   public:
-    /// `lesson` and `record` must outlive this. Throws UsageError if the page does not
-    /// have the lesson's steps.
+    /// `lesson` and `record` must outlive this. Throws UsageError unless each step of the
+    /// page has its experiment in the lesson, and each experiment its step.
     LessonSteps(const LessonEntry& entry, Lesson& lesson, Language language,
                 Record& record, Solutions solutions = Solutions::hidden);
     LessonSteps(const LessonSteps&) = delete;
@@ -215,12 +215,12 @@ class LessonSteps {
 
   private:
     Document show(const PageSection& section) const;
-    /// Gives the record's runs their titles on the page.
+    /// Notes in the record, for each run, the title that the page gives this run.
     void name_runs(Record& record) const;
 
     Language language_;
     Solutions solutions_;
-    LessonPage original_;  ///< the record has its labels
+    LessonPage original_;  ///< the record's labels are from this page
     LessonPage shown_;
     Findings found_;
     std::vector<Step> steps_;
@@ -236,7 +236,7 @@ std::vector<std::string> lesson_slugs();
 const LessonEntry& find_lesson(const std::string& slug);
 
 /// Returns the options for this machine: see programs::resolved. Also throws UsageError
-/// if some processes of nccl could not read a file.
+/// if with nccl a file is a pipe, which only one of the processes could read.
 LessonOptions resolved(LessonOptions options, int default_ranks,
                        const std::optional<gpu::Placement>& placement);
 

@@ -122,8 +122,8 @@ void LessonRun::leave_record() const {
            [&](const auto& folder) { write_record(folder, record); });
 }
 
-/// A run that ended with a mistake leaves the record so far. A failure to write the
-/// record must not hide the mistake.
+/// Writes what was recorded before a mistake ended the run. A failure to write the record
+/// must not hide the mistake.
 void LessonRun::leave_stopped_record(const FaultError& fault) {
     record.stopped_by(fault);
     if (!options.out) return;
@@ -187,7 +187,7 @@ void LessonRun::run_silently() {
     print(json(checks_after));
 }
 
-/// Returns the assignment for this lesson, and the next lesson.
+/// Returns the text that names this lesson's assignment and the next lesson.
 Document LessonRun::what_comes_next() const {
     Document next{{Heading{2, words_of(said(language, "What comes next"))}}};
     const std::string assignment = page_of(lesson, language).fact("assignment");

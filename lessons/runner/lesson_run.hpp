@@ -7,8 +7,8 @@
 
 namespace lockstep::lessons {
 
-/// Called once the steps are known. It may change the steps. Or it runs the steps and
-/// returns false, which ends the lesson.
+/// Is called when the steps are known. It may change the steps and return true, or run
+/// the steps itself and return false, which ends the lesson.
 using Direction = std::function<bool(std::vector<Step>& steps)>;
 
 /// Runs the steps of a lesson as its options say; returns the exit status.

@@ -26,7 +26,7 @@ MESON = shlex.split(os.environ.get("MESON", "meson"))
 # The package's maintainer; Debian's tools read the same variables.
 MAINTAINER = (f"{os.environ.get('DEBFULLNAME', 'The Lockstep authors')} "
               f"<{os.environ.get('DEBEMAIL', 'lockstep@example.org')}>")
-# These packages have pkg-config, and the compiler under its plain name.
+# Among them are the command pkg-config, and a compiler whose command is called g++.
 SUGGESTED = ["g++", "libfmt-dev", "libboost-context-dev", "libeigen3-dev", "nlohmann-json3-dev",
              "meson", "pkg-config"]
 CONTROL = """\
@@ -44,9 +44,9 @@ Description: laboratory for understanding distributed training
  virtual devices inside one process: the numbers are real, the clock is
  virtual, messages and memory are counted, and mistakes are explained.
  .
- The package holds the program, its manual, a library for programs of one's
- own, and what students' assignments are built with. These need a compiler
- and the headers that the package suggests.
+ The package contains the program, its manual, a library for your own
+ programs, and the parts from which students' assignments are built. The last
+ two need a compiler and the headers that the package suggests.
 """
 COPYRIGHT = """\
 Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
@@ -57,7 +57,7 @@ Copyright: {holder}
 License: Expat
 {text}
 """
-# A module for GPUs searches CUDA's libraries where they were on the machine that built it.
+# The GPU module looks for CUDA's libraries in the folders in which the build found them.
 OVERRIDES = """\
 # NVIDIA's libraries lie outside of the system's folders.
 lockstep: custom-library-search-path
@@ -90,7 +90,7 @@ def read(*path):
 
 
 def files_below(folder):
-    """Yields the files in the folder, without links."""
+    """Yields the files in and below the folder, but no symbolic links."""
     for path, _, names in os.walk(folder):
         for name in names:
             if not os.path.islink(os.path.join(path, name)):
@@ -98,7 +98,7 @@ def files_below(folder):
 
 
 def install(build, stage):
-    """Installs below usr, whatever prefix the build folder has."""
+    """Installs below STAGE/usr, even if the build folder has another prefix."""
     subprocess.run([*MESON, "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", stage],
                    check=True, stdout=sys.stderr)
     options = json.loads(output_of(*MESON, "introspect", "--buildoptions", build))
@@ -117,7 +117,7 @@ def install(build, stage):
 
 
 def strip(stage):
-    """Strips debug information and sets modes, both as Debian does."""
+    """Strips debug information and sets file modes as in a package of Debian."""
     for path, _, _ in os.walk(stage):
         os.chmod(path, 0o755)
     for path in files_below(stage):
@@ -133,7 +133,7 @@ def strip(stage):
 
 
 def dependencies(stage, scratch):
-    """Returns the packages with the shared libraries of the programs."""
+    """Returns the packages that contain the shared libraries that the programs need."""
     write(os.path.join(scratch, "debian/control"),
           "Source: lockstep\n\nPackage: lockstep\nArchitecture: any\n")
     os.makedirs(os.path.join(stage, "DEBIAN"))
@@ -143,8 +143,8 @@ def dependencies(stage, scratch):
 
 
 def released(root):
-    """Returns the time from the environment, for reproducible builds, or else of the last
-    change."""
+    """Returns SOURCE_DATE_EPOCH, for reproducible builds, or else the time of the last change of
+    CHANGELOG.md."""
     said = os.environ.get("SOURCE_DATE_EPOCH")
     return int(said) if said else int(os.path.getmtime(os.path.join(root, "CHANGELOG.md")))
 
@@ -184,7 +184,7 @@ def add_documents(root, stage):
 
 
 def add_shared_libraries(stage, version):
-    """Adds the dependency for other packages, and updates the loader's cache."""
+    """Tells Debian which package has the shared libraries, and to update the loader's cache."""
     for path in files_below(stage):
         name, number = SHARED.search(path).groups() if SHARED.search(path) else ("", None)
         if number:

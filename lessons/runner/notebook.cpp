@@ -82,7 +82,7 @@ Notebook::Notebook(std::filesystem::path file, std::string key)
         done_ = kept.at("done").get<bool>();
         step_ = kept.at("step").get<std::size_t>();
     } catch (const JsonError&) {
-        // There is no file yet, or it is not ours: begin the lesson at its beginning.
+        // There is no file yet, or it is not a notebook: begin at the first step.
         notes_.clear();
         done_ = false;
     }
@@ -132,7 +132,7 @@ void Notebook::write() const {
         std::filesystem::create_directories(file_.parent_path());
         write_text_file(file_, all.dump(1) + "\n");
     } catch (const std::exception&) {
-        // The lesson is more important than the notes.
+        // The lesson continues, even if the notes cannot be written.
     }
 }
 

@@ -29,8 +29,8 @@ struct Score {
     int asked() const { return right + right_later + wrong + passed; }
 };
 
-/// Notes on one way to run a lesson: the answers to its predictions and, after it was run
-/// to its end, the SHA-256 of its metrics.json.
+/// Notes on a lesson's runs with the same options: the answers to its predictions and,
+/// after a run to the end, the SHA-256 of the run's metrics.json.
 struct LessonNotes {
     std::map<std::string, Answer> answers;
     std::string record;
@@ -42,8 +42,8 @@ class Notebook {
   public:
     Notebook() = default;
     /// Reads the file if it exists; an unreadable part counts as empty. `key` identifies
-    /// the options of the run, because other options have other figures and so other
-    /// answers.
+    /// the options of the run, because with other options a prediction has another
+    /// answer.
     explicit Notebook(std::filesystem::path file, std::string key = "");
 
     /// Returns the step to continue at, from 0; none if the lesson was not begun.
@@ -51,7 +51,7 @@ class Notebook {
     bool is_done() const { return done_; }
     const Answer* answer(const std::string& prediction) const;
     Score score() const;
-    /// The notes of all options, by key.
+    /// The notes on all runs, by the key of their options.
     const std::map<std::string, LessonNotes>& notes() const { return notes_; }
 
     // Each of these writes the file at once. If that fails, the lesson continues.
@@ -69,7 +69,7 @@ class Notebook {
     std::map<std::string, LessonNotes> notes_;
 };
 
-/// Returns the key of a run's figures: "4 ranks, f32, seed 0, classroom".
+/// Returns a run's key in the notebook: "4 ranks, f32, seed 0, classroom".
 std::string notebook_key(const RunOptions& run);
 
 Score score_of(const std::map<std::string, Answer>& answers);

@@ -40,7 +40,7 @@ int run_placed(const LessonEntry& lesson, LessonOptions options, Processes& proc
     return status;
 }
 
-/// Refuses wrong options once, before it starts a process for each rank.
+/// Throws UsageError for wrong options here, so that not every rank's process does.
 void check_options(const LessonEntry& lesson, const LessonOptions& options) {
     Record record;
     require_ranks(lesson, options);

@@ -10,10 +10,10 @@
 
 namespace lockstep::lessons {
 
-/// Runs a lesson with --backend nccl, with one process per rank. If no launcher started
-/// this process as one of several, it starts a copy of itself for each rank. All
-/// processes run the same steps as rank 0. Only rank 0 shows and records them. The first
-/// failure of any process ends all processes with its status; rank 0 prints it.
+/// Runs a lesson with --backend nccl, with one process per rank. If no launcher has
+/// started the processes, this process starts a copy of itself for each rank. All
+/// processes run the same steps, but only rank 0 shows and records them. The first
+/// process that fails ends all processes with its exit status; rank 0 prints its failure.
 int run_on_processes(const LessonEntry& lesson, const LessonOptions& options,
                      const std::optional<gpu::Placement>& placement,
                      const std::vector<std::string>& arguments);

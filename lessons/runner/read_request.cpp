@@ -22,7 +22,7 @@ void declare_commands(CommandLine& line) {
 
 namespace {
 
-/// Stores a command's result in `request` if it is one of these requests.
+/// Stores `made` in `request`, if the type of `made` is one of `Requests`.
 template <typename... Requests>
 void take(Request& request, const std::any& made, const std::variant<Requests...>&) {
     const auto take_one = [&](const auto* value) {

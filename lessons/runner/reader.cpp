@@ -123,7 +123,7 @@ Reader::Screen Reader::show_screen(Position from, std::size_t most_lines) {
         const bool gap = !screen.empty() && stand_apart(blocks[at.block - 1], block);
         const std::size_t room = most_lines - screen.size();
         if (left + (gap ? 1 : 0) > room) {
-            // Does not cut a block that fits on one screen.
+            // Only a block that is larger than a screen is cut.
             if (!screen.empty()) break;
             const auto first = lines.begin() + static_cast<std::ptrdiff_t>(begin);
             screen.assign(first, first + static_cast<std::ptrdiff_t>(room));
@@ -191,7 +191,7 @@ std::string question_prompt(const Prediction& prediction, Language language, boo
 constexpr const char* kKeysAtQuestions =
     "Type q, b, n or s to use these keys here; n and s skip the question.";
 
-/// Returns which answers can be read.
+/// Returns the text that says how to type an answer.
 std::string expected(const Prediction& prediction, Language language) {
     if (!prediction.has_choices())
         return said(language,
@@ -217,7 +217,7 @@ std::string advice(const Prediction& prediction, const Judgement& judgement,
     return joined(lines_of(Block{Paragraph{words}}, look));
 }
 
-/// Returns the key that was typed instead of an answer, if any; keys work here, too.
+/// Returns the key that was typed instead of an answer, if any.
 std::optional<Key> key_typed(const std::string& typed, const Judgement& judgement) {
     if (judgement.outcome != Judgement::Outcome::unreadable || typed.size() != 1)
         return std::nullopt;
@@ -225,7 +225,7 @@ std::optional<Key> key_typed(const std::string& typed, const Judgement& judgemen
     return key == Key::next ? std::nullopt : key;
 }
 
-/// Adds an attempt to the answer, unless it is unreadable. Returns whether it is right.
+/// Adds the attempt to the answer, unless it is unreadable. Returns whether it is right.
 bool note_try(Answer& answer, const std::string& typed, Judgement::Outcome outcome) {
     if (outcome == Judgement::Outcome::unreadable) return false;
     answer.typed.push_back(typed);
@@ -244,7 +244,7 @@ std::optional<Key> Reader::ask(Position question) {
         *pages_[question.step][question.block].as<Question>()->prediction;
     Answer answer;
     answer.figure = answer_text(prediction);
-    bool is_sure = false;  // elsewhere Enter goes on, so here it must be pressed twice
+    bool is_sure = false;  // Enter is a habit, so pressing it once does not skip
     std::optional<Key> wish;
     while (answer.typed.size() < kTries) {
         const std::optional<std::string> line =
@@ -303,7 +303,7 @@ std::optional<std::size_t> Reader::run(Document opening, std::size_t first,
 
 std::optional<std::size_t> Reader::lead_through() {
     constexpr std::size_t kAll = std::numeric_limits<int>::max();
-    constexpr std::size_t kPrompt = 2;  // and the blank line before it
+    constexpr std::size_t kPrompt = 2;  // the prompt, and the blank line before it
     Position from{first_};
     bool shows_all = false;
     while (from.step < end_) {

@@ -21,8 +21,8 @@ namespace lockstep::lessons {
 /// read for each screen. In a pipe everything is printed at once, with the answers.
 class Reader {
   public:
-    /// `waits`: waits for keys; then input and output must be terminals. `notebook` must
-    /// outlive this object.
+    /// `waits`: whether to wait for keys; then input and output must be terminals.
+    /// `notebook` must outlive this object.
     Reader(std::vector<Step> steps, TextLook look, bool waits, Notebook& notebook)
         : steps_(std::move(steps)), look_(look), waits_(waits), notebook_(notebook) {}
 
@@ -38,7 +38,7 @@ class Reader {
         std::size_t block = 0;
         std::size_t line = 0;
     };
-    /// The end of a screen.
+    /// What follows a screen.
     struct Screen {
         Position next;
         bool asks = false;  ///< the block before `next` is an unanswered question
@@ -49,12 +49,12 @@ class Reader {
     void run_to(std::size_t step);
     bool is_open(const Block& block) const;
     void settle(std::size_t step, std::size_t block, const Answer& answer);
-    /// Shows the answers of questions that were answered before; in a pipe, of all
-    /// questions.
+    /// Shows the answers to questions that were answered in an earlier run; in a pipe,
+    /// the answers to all questions.
     void settle_known(std::size_t step);
 
     std::optional<std::size_t> lead_through();
-    /// Returns the beginning of the screen that a key (or an answer) asks for.
+    /// Returns where the next screen begins after this key, or after an answer (no key).
     Position place_after(std::optional<Key> key, Position from, const Screen& screen);
     Screen show_screen(Position from, std::size_t most_lines);
     std::size_t rows() const;
@@ -74,18 +74,18 @@ class Reader {
     std::vector<Position> before_;  ///< beginnings of earlier screens, to go back to
     Document opening_;
     std::size_t first_ = 0, end_ = 0;
-    std::vector<Document> pages_;    ///< of the steps that have run
+    std::vector<Document> pages_;    ///< the pages of the steps that have run
     std::set<std::string> settled_;  ///< questions whose answer is shown
 };
 
-/// Returns the text after an answered question: the given answer, the right one, and the
-/// way to it.
+/// Returns the text after an answered question: the learner's answer, the right answer,
+/// and how to compute it.
 Document outcome_of(const Prediction& prediction, const Answer& answer,
                     Language language);
 
 /// Prints a page without questions, in the form that suits standard output.
 void print_document(const Document& page);
-/// Prints a command's results, and the picture's file if the command wrote one.
+/// Prints a command's results, and where the picture is if the command wrote one.
 void print_found(Document page, const std::optional<std::filesystem::path>& picture);
 
 }  // namespace lockstep::lessons

@@ -7,14 +7,14 @@
 
 namespace lockstep::lessons {
 
-/// The difference that rounding can cause in a number that is computed in two ways,
-/// relative to the largest number next to it. Checks print it.
+/// A bound on the difference that rounding causes between two ways to compute a number,
+/// relative to the largest number of its tensor. Checks print the bound.
 ///
-/// In f32 and f64 each term of a sum is rounded, and the bounds are given. In bf16, sums
-/// are in f32, and a number is rounded when it is stored. With ε = 2^-7 from one number
-/// to the next, each of K successive stores adds an error whose deviation is at most
-/// ε/√12. The difference of two ways has the deviation ε √(K/6). The bound is √K ε, two
-/// and a half times this deviation.
+/// In f32 and f64 each term of a sum is rounded; the two members are the bounds. In bf16,
+/// sums are in f32, and a number is rounded when it is stored. Neighbouring numbers of
+/// bf16 differ by at most ε = 2^-7 of their size, so each of K successive stores adds an
+/// error whose deviation is at most ε/√12. The difference between the two results has the
+/// deviation ε √(K/6). The bound is √K ε, two and a half times this deviation.
 struct RoundingBound {
     double f32;
     double f64;

@@ -48,8 +48,8 @@ class LineProgress : public Progress {
             total_ > 0 ? static_cast<double>(done) / static_cast<double>(total_) : 0;
         const std::string line =
             fmt::format("{}  {:.0f} %", what_, 100 * std::clamp(share, 0., 1.));
-        // Leave one column free, because a full line would make the terminal begin
-        // another.
+        // Leave one column free, because after a full line the terminal begins a new
+        // line.
         const int room = window_columns(STDERR_FILENO) - 1;
         const std::string fits = line.substr(0, bytes_in_columns(line, room));
         write("\r" + pad_right(fits, shown_));
@@ -61,7 +61,7 @@ class LineProgress : public Progress {
         if (shown_ > 0) write("\r" + pad_right("", shown_) + "\r");
     }
 
-    /// If the terminal has gone, the program continues.
+    /// If the terminal is closed, the program continues.
     static void write(const std::string& text) {
         [[maybe_unused]] const ssize_t written =
             ::write(STDERR_FILENO, text.data(), text.size());
@@ -88,7 +88,7 @@ std::function<void(int done)> advancing(const std::string& what, std::int64_t to
 
 namespace {
 
-// The handler only writes the signal's number here. read() waits for it and for keys.
+// The handler only writes the signal's number here. read() polls this pipe and the keys.
 int signal_pipe = -1;
 
 void note_signal(int number) {
@@ -119,8 +119,8 @@ class RawMode {
     /// first.
     std::optional<int> read();
 
-    /// Restores the terminal and lets the pending signal act. If the program continues,
-    /// it returns true if the window has a new size, and false after a suspension.
+    /// Returns true if the window has a new size. Otherwise restores the terminal and
+    /// lets the pending signal act; returns false if the program then continues.
     bool let_signal_act();
 
   private:

@@ -33,9 +33,9 @@ class Progress {
 
 /// Shows progress as a line "what  45 %" on standard error if that is a terminal;
 /// otherwise shows nothing. The line appears after a second, changes at most ten times a
-/// second, and is erased with the object. `total` is the last value for advance().
+/// second, and is erased when the object is destroyed. `total` is the largest `done`.
 std::unique_ptr<Progress> show_progress(const std::string& what, std::int64_t total);
-/// Shows the same; returns a function to call with the number of finished units.
+/// Shows the same line; returns a function to call with the number of finished units.
 std::function<void(int done)> advancing(const std::string& what, std::int64_t total);
 
 /// A learner's request at a prompt, or the news that the window has a new size.
@@ -44,10 +44,11 @@ enum class Key { next, back, step, all, quit, help, resized };
 /// Returns a key's meaning: Enter, Space, b, n, s, q, Ctrl-D or ?; none for other keys.
 std::optional<Key> key_called(char key);
 
-/// Shows a prompt on the terminal, waits for one of its keys, and erases the prompt.
-/// While it waits, keys arrive one at a time and are not shown. If a signal ends or
-/// suspends the wait (Ctrl-C, Ctrl-Z, SIGTERM, SIGHUP), the terminal is first restored,
-/// and then the signal acts as usual. If the terminal has gone, returns q.
+/// Shows a prompt on the terminal, waits for a key that has a meaning, and erases the
+/// prompt. While it waits, keys arrive one at a time and are not shown. If a signal ends
+/// or suspends the wait (Ctrl-C, Ctrl-Z, SIGTERM, SIGHUP), the terminal is first
+/// restored, and then the signal acts as usual. If the terminal is closed, returns
+/// Key::quit.
 Key wait_for_key(std::string_view prompt);
 
 /// Shows a prompt and reads a line with the terminal's own editing. Returns none at the

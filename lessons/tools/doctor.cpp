@@ -61,7 +61,7 @@ Finding driver_finding(const gpu::Survey& survey) {
     if (survey.problem.empty() || !survey.gpus.empty())
         return {"driver", true, "up to CUDA " + survey.driver, "", ""};
     const std::string part = survey.driver.empty() ? "driver" : "driver and GPU";
-    // The text is empty without a driver, which gives 0.
+    // Without a driver the text is empty, and strtod returns 0.
     const bool too_old = std::strtod(survey.driver.c_str(), nullptr) <
                          std::strtod(survey.cuda.c_str(), nullptr);
     if (!too_old) return {part, false, survey.problem, kBoth, ""};

@@ -19,7 +19,7 @@ struct Finding {
 
 /// Returns the compiler and the libraries that this program was built with.
 std::vector<Finding> build_findings();
-/// Returns the parts that the GPU twin has and lacks.
+/// Returns the GPU twin and the parts that it needs, present or missing.
 std::vector<Finding> gpu_findings(const gpu::Survey& survey);
 /// Returns the launchers, which start a run's processes on several machines.
 std::vector<Finding> launcher_findings();

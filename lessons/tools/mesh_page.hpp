@@ -45,8 +45,8 @@ struct ExaminedMesh {
 /// axis, and for a rank that does not exist.
 ExaminedMesh examined_mesh(MeshSettings settings, std::optional<ModelOnMesh> model = {});
 
-/// Shows lines, planes and nodes, or only those of one rank. Then shows what each rank
-/// holds of the model.
+/// Shows all lines, planes and nodes, or only those of one rank. Then shows what each
+/// rank holds of the model.
 Document mesh_page(const ExaminedMesh& mesh);
 
 /// Returns the same content as one JSON document.

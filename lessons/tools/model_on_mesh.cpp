@@ -21,7 +21,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-constexpr std::int64_t kModelContext = 4096;  // of published models; costs no parameters
+constexpr std::int64_t kModelContext = 4096;  // of published models; adds no parameters
 
 using Published = std::pair<const char*, GptSizes (*)(std::int64_t context)>;
 constexpr Published kModels[] = {{"llama2-13b", llama2_13b},
@@ -40,7 +40,7 @@ std::vector<std::string> model_names() {
 const std::vector<programs::Setting>& model_settings() {
     using programs::Choice;
     using programs::Whole;
-    // With these limits a model has at most 2^62 bytes, which can be counted.
+    // With these limits a model has at most 2^62 bytes, which 64 bits can count.
     constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
     constexpr std::int64_t kMostColumns = std::int64_t{1} << 16;
     constexpr std::int64_t kMostInner = std::int64_t{1} << 18;
@@ -175,7 +175,7 @@ std::vector<std::string> pieces_of(const std::vector<std::string>& parameters) {
 
 namespace {
 
-/// Parts of parameters. Equal parts are kept once and have the same number. No lock is
+/// Gives each part of a parameter a number; equal parts have the same number. No lock is
 /// needed, because ranks that compute only shapes run one after another.
 class PartNumbers {
   public:
@@ -206,7 +206,7 @@ class PartNumbers {
     std::vector<std::pair<std::string, Part>> all_;
 };
 
-/// For each rank, the numbers of the parts that it has.
+/// For each rank, the parts that it has, by their PartNumbers.
 using PartsOfRanks = std::vector<std::vector<int>>;
 
 /// Returns the parameters' names, as on one device.

@@ -11,8 +11,8 @@
 
 namespace lockstep::lessons {
 
-/// Reads "mixtral-8x7b", "deepseek-v3", or sizes of a GPT, "layers=4,hidden=64". Throws
-/// UsageError with the option.
+/// Reads "mixtral-8x7b", "deepseek-v3", or sizes of a GPT, "layers=4,hidden=64". Throws a
+/// UsageError that names the option.
 GptSizes read_model(const std::string& option, const std::string& value);
 /// Return the names of published models, and the sizes that other models can have.
 std::vector<std::string> model_names();
@@ -52,7 +52,7 @@ struct ModelOnMesh {
     GptSizes sizes;
     MeshOptions options;
     std::vector<SpreadParameter> held;  ///< values, in the model's order
-    /// The parameters that ranks update, if ZeRO makes them differ from those they hold.
+    /// The parameters that ranks update. Empty unless ZeRO makes them differ from `held`.
     std::vector<SpreadParameter> updated;
     std::vector<RankHolding> ranks;
 
@@ -61,9 +61,9 @@ struct ModelOnMesh {
     std::vector<std::vector<std::string>> labels() const;
 };
 
-/// Makes the model on virtual devices without numbers and without a memory limit, and
-/// finds what each rank holds. Throws UsageError if the model cannot be spread this way,
-/// or if all ranks together have more than some million parameters.
+/// Makes the model on virtual devices that compute only shapes and have no memory limit,
+/// and finds what each rank holds. Throws UsageError if the model cannot be spread this
+/// way, or if all ranks together have more than some million parameters.
 ModelOnMesh model_on_mesh(const GptSizes& sizes, const MeshOptions& options);
 
 /// The layer of a parameter, and the rest of its name: "transformer.h.3." gives layer 3.

@@ -70,12 +70,12 @@ Table stage_table(const MeshShape& shape, const ModelOnMesh& model) {
     return table;
 }
 
-/// A part in words, and its place.
+/// A part in words, and the places of the ranks that hold it.
 using PartWords = std::pair<std::string, std::string>;
 
 /// Parameters of several layers that are divided in the same way.
 struct Alike {
-    std::string name;  ///< name of the first one
+    std::string name;  ///< name of the first parameter
     std::string whole;
     std::vector<PartWords> parts;
     std::vector<int> layers;

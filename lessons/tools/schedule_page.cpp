@@ -117,7 +117,7 @@ std::string option_of(const std::string& name) {
     return option;
 }
 
-/// Returns the file's times, overridden by those of the settings.
+/// Returns the file's times, overridden by the times in the settings.
 TickedTimes times_of(const ScheduleSettings& settings, const LoadedSchedule& loaded) {
     const Schedule& schedule = loaded.schedule;
     const auto stages = static_cast<std::size_t>(schedule.stages);
@@ -249,7 +249,7 @@ ExaminedSchedule examined(const ScheduleSettings& settings, LoadedSchedule loade
         made.no_period = error.what();
     }
     made.picture = picture_of(made.schedule, ticks.per_unit);
-    // Draw whole chunks, unless there are units of memory to count.
+    // The picture counts whole chunks, unless the file or options give other amounts.
     if (loaded.memory || settings.memory_activation.value_or(1) != 1 ||
         settings.memory_weight.value_or(1) != 1)
         made.picture.memory = memory;
@@ -302,8 +302,7 @@ Table bubble_table(const ExaminedSchedule& examined) {
           percent(timing.bubble_over_total())},
          {"bubble over ideal, as Narayanan et al. (SC21) divide",
           percent(timing.bubble_over_ideal())},
-         {"utilisation, of all stages until the makespan",
-          percent(timing.utilisation())}}};
+         {"utilisation of all stages over the makespan", percent(timing.utilisation())}}};
 }
 
 Table known_table(const ExaminedSchedule& examined) {

@@ -36,14 +36,14 @@ struct ScheduleSettings {
     std::optional<int> micro_batches;
     std::optional<int> chunks;
     std::optional<int> per_update;  ///< micro-batches
-    /// By the names in WrittenTimes. Times of computations, and of overlaps, are for all
-    /// chunks of a stage together.
+    /// The times, by their names in WrittenTimes. Times of computations, and of overlaps,
+    /// are for all chunks of a stage together.
     std::map<std::string, Times> times;
     MessagesAs messages = MessagesAs::none;
     /// For all chunks of a stage together.
     std::optional<double> memory_activation;
     std::optional<double> memory_weight;
-    /// If set, searches for the best order of the same work in which no stage holds more.
+    /// If set, searches for the best order of the same work within this memory per stage.
     std::optional<double> limit;
 
     bool is_file() const;
@@ -64,7 +64,7 @@ double read_memory(const std::string& option, const std::string& value);
 /// for an unknown name, or if a size is missing.
 void require_known(const ScheduleSettings& settings);
 
-/// Returns the generator's schedule. Throws UsageError if it cannot make one.
+/// Returns the generator's schedule. Throws UsageError if the sizes do not allow it.
 Schedule generated_schedule(const ScheduleSettings& settings);
 
 /// A schedule with its times, or with its problem.
@@ -72,7 +72,7 @@ struct ExaminedSchedule {
     Schedule schedule;
     std::optional<ScheduleProblem> problem;  ///< if there is one, nothing is timed
     Timing timing;
-    std::optional<PeriodTiming> period;  ///< if its middle can repeat forever
+    std::optional<PeriodTiming> period;  ///< if the schedule's middle can repeat for ever
     std::string no_period = {};          ///< why there is no period
     std::optional<double> limit;         ///< of the search for a better order
     std::vector<KnownOrder> known;       ///< other orders of the same work
@@ -82,7 +82,7 @@ struct ExaminedSchedule {
     /// Returns the picture. This object must outlive the picture.
     Chart chart() const { return schedule_chart(schedule, timing, picture); }
     SchedulePicture period_picture = {};
-    /// Returns the picture of the period, if there is one. This object must outlive it.
+    /// The period must exist. Returns its picture, which this object must outlive.
     Chart chart_of_period() const {
         return schedule_chart(period->sent, period->timing, period_picture);
     }
@@ -101,7 +101,7 @@ std::string problem_json(const Schedule& schedule, const ScheduleProblem& proble
 /// each instruction begins and ends.
 std::string examined_json(const ExaminedSchedule& examined, bool spans = false);
 
-/// Returns a table of the order that was searched for and of the generators' orders.
+/// Returns a table of the best order that was found, and of the generators' orders.
 Table known_table(const ExaminedSchedule& examined);
 /// Returns a table of makespan, bubble and utilisation, in the unit that is shown.
 Table bubble_table(const ExaminedSchedule& examined);
@@ -116,7 +116,7 @@ std::string critical_path_text(const ExaminedSchedule& examined);
 /// Returns remarks on how the times were counted, one paragraph each.
 std::vector<std::string> timing_remarks(const Schedule& schedule);
 
-/// Returns a page with all of these.
+/// Returns a page with all of these tables and texts.
 Document timing_page(const ExaminedSchedule& examined);
 
 }  // namespace lockstep::lessons

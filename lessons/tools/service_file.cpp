@@ -347,7 +347,7 @@ namespace {
 struct Amounts {
     std::int64_t prompts = 0;  ///< tokens of all prompts
     std::int64_t outputs = 0;
-    std::int64_t longest = 0;  ///< of a request: tokens that pass through the model
+    std::int64_t longest = 0;  ///< most tokens that one request sends through the model
 };
 
 Amounts amounts_of(const ServiceSettings& settings) {
@@ -382,7 +382,7 @@ void require_time(const ServiceSettings& settings, const Amounts& amounts,
                        static_cast<double>(runs);
     require(all <= kMostLayers, [&] {
         return fmt::format(
-            "{}: {} requests with up to {} tokens to generate, by {} layers on {} "
+            "{}: {} requests with up to {} tokens to generate, through {} layers on {} "
             "devices each{}, take too long; fewer are expected",
             settings.file, count_text(settings.count()), count_text(amounts.outputs),
             settings.sizes->layers, settings.ways(),

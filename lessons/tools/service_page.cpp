@@ -30,7 +30,7 @@ std::string amount(double value) {
     return value < kWhole ? number_text(value) : count_text(std::llround(value));
 }
 
-/// Returns the model's name, or "a GPT" for sizes, which are too long.
+/// Returns the model's name, or "a GPT" if the file gives sizes, which would be too long.
 std::string name_of(const ServiceSettings& settings) {
     return settings.model.find('=') == std::string::npos ? printable(settings.model)
                                                          : "a GPT";
@@ -110,7 +110,8 @@ Table outcome_table(const ExaminedService& service, const ServiceOutcome& outcom
     add("tokens that were generated", count_text(report.tokens));
     add("seconds, from the first arrival to the last token", number_text(report.seconds));
     add("tokens a second", amount(tokens_a_second(report)));
-    add("tokens a second and device", amount(tokens_a_second(report) / settings.ranks()));
+    add("tokens a second, per device",
+        amount(tokens_a_second(report) / settings.ranks()));
     if (has_limits(settings.limits)) {
         add("requests within the limits", percent(report.kept));
         add("goodput: of these, a second", amount(report.goodput));

@@ -64,7 +64,7 @@ std::int64_t pages_that_fit(const ServiceSettings& settings,
 }  // namespace
 
 ServiceHolding holding_of(const ServiceSettings& settings) {
-    // One replica is enough: the others hold the same, and so do devices for prompts.
+    // One replica is enough: other replicas and devices for prompts hold the same.
     ServiceSettings one = settings;
     one.axes = {{"ep", settings.size("ep")}, {"tp", settings.size("tp")}};
     one.apart = false;
@@ -100,8 +100,8 @@ ServiceHolding holding_of(const ServiceSettings& settings) {
 
 namespace {
 
-/// The results that the ranks leave: those of the first device of each replica, for both
-/// kinds of devices.
+/// The results of each replica, from its first device. If prompts have devices of their
+/// own, also the results of the replica's first device for prompts.
 struct Left {
     std::vector<std::vector<Served>> served;
     std::vector<std::vector<Served>> prefilled;  ///< by devices that only compute prompts
@@ -121,7 +121,7 @@ RunReport run_all(const ServiceSettings& settings, const ServicePlan& plan,
     });
 }
 
-/// Subtracts the time when the weights are ready from all times, so that it is time 0.
+/// Subtracts `ready` from all times, so that the weights are ready at time 0.
 void from_time(Picoseconds ready, std::vector<Request>& requests, Left& left) {
     for (Request& request : requests)
         request.arrival -= ready;

@@ -14,7 +14,7 @@ namespace lockstep::lessons {
 struct ServiceHolding {
     std::int64_t memory_bytes = 0;  ///< 0: unlimited
     std::int64_t weight_bytes = 0;
-    std::int64_t page_bytes = 0;  ///< for all layers on the device
+    std::int64_t page_bytes = 0;  ///< of one page, for all layers on the device
     std::int64_t pages = 0;
     bool all_that_fit = false;  ///< the number of pages was not given
     Picoseconds ready = 0;      ///< when the weights are ready and requests may come
@@ -22,9 +22,8 @@ struct ServiceHolding {
     std::int64_t cache_bytes() const { return pages * page_bytes; }
 };
 
-/// Makes the model's parts on devices without numbers, and measures them. Throws
-/// UsageError if the number of pages is not known, or if the pages do not fit next to the
-/// weights.
+/// Measures the model's parts on devices that compute only shapes. Throws UsageError if
+/// the number of pages is not known, or if the pages do not fit next to the weights.
 ServiceHolding holding_of(const ServiceSettings& settings);
 
 /// The results of a service's requests.

@@ -15,11 +15,11 @@ namespace lockstep::sim {
 
 namespace {
 
-/// If a device is full (F30), adds what other devices hold: often only one is full.
+/// If a device is full (F30), adds how much is in use on the other devices.
 void add_memory_of_others(const Engine& engine, Diagnosis& diagnosis) {
     constexpr std::size_t kListed = 8;
     const int full = diagnosis.parties.front().ranks.front();
-    // Ranks that hold the same amounts are one group. Groups are in order of lowest rank.
+    // Ranks with the same amounts form one group. Groups are sorted by their lowest rank.
     std::vector<std::pair<std::string, std::vector<int>>> groups;
     for (int rank = 0; rank < static_cast<int>(engine.ranks().size()); ++rank) {
         if (rank == full) continue;

@@ -23,9 +23,9 @@ struct Activity {
 
 Activity activity_of(const Engine& engine, int rank);
 
-/// Another rank waits for an operation of this rank on `team`: returns what delays that
-/// operation. A rank that has ended may have left an operation on `team` without a wait;
-/// later operations queue behind it.
+/// Returns what delays this rank's operation on `team`, for which another rank waits. A
+/// rank may have ended without a wait for an operation on `team`; later operations queue
+/// behind that operation.
 Activity activity_in(const Engine& engine, int rank, const Team& team);
 
 /// "all_reduce(sum, 1000 x f32) #3 of world".
@@ -36,14 +36,14 @@ std::string text_of(const PastOperation& past);
 /// (or null).
 std::vector<std::string> history_of(const Engine& engine, int rank, const Posted* now);
 
-/// Returns what several ranks do. Ranks that do the same are one party, with the history
-/// of its first rank.
+/// Returns what several ranks do. Ranks that do the same form one party, which has the
+/// history of its first rank.
 std::vector<Diagnosis::Party> parties_of(const Engine& engine,
                                          const std::vector<Activity>& activities);
 
 /// Completes a diagnosis. If the run used wait_any, says so. If a device is full (F30),
-/// adds what the other devices hold. If the diagnosis has no time, adds the time, the
-/// history of its parties and the activity of the other ranks.
+/// adds how much memory the other devices hold. If the diagnosis has no time, adds the
+/// time, the history of its parties and the activity of the other ranks.
 void complete(const Engine& engine, Diagnosis& diagnosis);
 
 /// Returns the activity of all ranks that are not in `told`.

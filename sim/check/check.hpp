@@ -1,7 +1,7 @@
 #pragma once
 
-// Which file finds which class of mistake (src/run/fault_text.cpp lists the classes). A
-// file is named after the thing that it checks. It has both the rule and its messages.
+// This list says which file finds which class of mistake (src/run/fault_text.cpp lists
+// the classes). A file is named after what it checks; it has the rule and the messages.
 //
 // Always on, for calls that ranks make together and for runs that stop:
 //
@@ -15,11 +15,11 @@
 //
 // F15 (group), F20 (aliasing), F24 and F27 (expect) are found in src/comm, F30 (ledger)
 // in src/device, on every backend. checker calls all of the files above for the engine;
-// activity says what ranks do meanwhile.
+// activity describes what the ranks do meanwhile.
 //
 // Watchers (sim/watcher.hpp), only under CheckLevel::full:
 //
-//     in_flight       F16 to F18     buffers touched while in use; vector_clock
+//     in_flight       F16 to F18     buffers touched while in use (uses vector_clock)
 //     order_graph     F12            communicators in opposite order, in runs that pass
 //     layouts         F22, F23, F27  how values are distributed over ranks
 //     own_gradients   F23            one parameter, but a different gradient on each rank
@@ -36,7 +36,7 @@
 // Watchers that follow values through memory are trackers (shadow) and know what made the
 // values (origin). gradient_terms finds no mistakes; if another watcher finds gradients
 // that differ, gradient_terms tells which ranks' terms are missing. rollcall compares
-// what members say about one thing.
+// what the members of a team claim about one tensor or value.
 
 #include <cstdint>
 #include <memory>
@@ -49,42 +49,41 @@ namespace lockstep::sim {
 class Layouts;
 class TermsTracker;
 
-// Always on. The run is quiet in all of these calls except explain_open_works.
+// Always on. Call these functions only while the run is quiet, except explain_open_works.
 
 /// Returns why a collective or a message cannot go on: its members passed different
 /// arguments, or its send and recv differ. `posted` is any of its operations.
 Diagnosis explain_difference(const Engine& engine, const Posted& posted);
 
-/// All members of a split have come: throws FaultError (F06) if they disagree about the
-/// new groups. They may name one group differently, pass different lists of members, or
-/// make a group that is not what a member expects.
+/// Throws FaultError (F06) if the members of a split, which have all called it, disagree
+/// about the new groups. They may name one group differently, pass different lists of
+/// members, or make a group that is not what a member expects.
 void require_same_groups(const Engine& engine, const Team& team, const Meeting& meeting);
 
 /// Returns why no rank can run. Returns nothing if every rank has ended and no launch is
 /// left open.
 std::optional<Diagnosis> explain_stop(const Engine& engine);
 
-/// Returns which ranks wait for which. Ranks in one collective are one wait; they also
+/// Returns which ranks wait for which. Ranks in one collective are one entry; they also
 /// wait for the ranks that passed other arguments to this collective. If many ranks wait
-/// for messages at one line, they are one wait for all of their peers.
+/// for messages at one line, they are one entry, which waits for all of their peers.
 std::vector<Diagnosis::Wait> waits_of(const Engine& engine);
 
-/// Every rank has ended, and nothing is left open: returns the Work that no rank has
-/// waited for (F19).
+/// Returns the Work that no rank has waited for (F19). Every rank must have ended, with
+/// no launch left open.
 std::optional<Diagnosis> explain_unwaited(const Engine& engine);
 
-/// A member destroys its communicator: returns a mistake (F31) if the program could still
-/// wait for the communicator's operations. Returns nothing if the program has dropped the
-/// operations' Work: to never wait for Work is another mistake.
+/// Returns a mistake (F31) if a member destroys its communicator while its program can
+/// still wait for the communicator's operations. Returns nothing if the program has
+/// dropped the Work of these operations: that is another mistake (F19).
 std::optional<Diagnosis> explain_open_works(const Engine& engine, const Team& team,
                                             int member);
 
-/// Every rank has ended: returns a communicator that some ranks have destroyed, while
-/// other ranks have kept it beyond the end of their programs (F31). All ranks must
-/// destroy it.
+/// Returns a communicator that some ranks have destroyed, while other ranks have kept it
+/// beyond the end of their programs (F31). Every rank must have ended.
 std::optional<Diagnosis> explain_kept(const Engine& engine);
 
-/// Knows by which norms ranks have clipped their gradients.
+/// The norms by which ranks have clipped their gradients.
 class Clips {
   public:
     Clips() = default;
@@ -101,14 +100,14 @@ class Clips {
                                                     std::int64_t clip) const = 0;
 };
 
-/// A watcher of gradient norms; `clips` points to the same object.
+/// A watcher of gradient norms; `watcher` and `clips` point to the same object.
 struct NormWatcher {
     std::unique_ptr<Watcher> watcher;
     const Clips* clips;
 };
 
-// Under CheckLevel::full. Watchers with Layouts as an argument see each call before the
-// Layouts do, because they need the layouts from before the call.
+// Under CheckLevel::full. Watchers that use Layouts see each call before Layouts sees it,
+// because they need the layouts from before the call.
 
 std::unique_ptr<Watcher> watch_buffers(Engine& engine);
 std::unique_ptr<Watcher> watch_launch_order(Engine& engine);

@@ -121,7 +121,7 @@ class RunChecker final : public Checker {
 
   private:
     Engine& engine_;
-    Rollcall expected_{explain_copies};  ///< must be the same on all ranks of a team
+    Rollcall expected_{explain_copies};  ///< claims that must agree within a team
 };
 
 void add_watchers(Engine& engine, Watchers& watchers) {

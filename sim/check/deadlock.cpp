@@ -1,4 +1,4 @@
-// Nothing can run: this file says who waits for whom, in which circle, and which class of
+// Explains why no rank can run: who waits for whom, in which circle, and which class of
 // mistake that is (F07, F10 to F14).
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace lockstep::sim {
 
 namespace {
 
-/// A chain of ranks: each waits for the next. The last one waits for the first (a
+/// A chain of ranks: each waits for the next. The last rank waits for the first (a
 /// circle), or has ended.
 struct Chain {
     std::vector<Activity> links;
@@ -35,7 +35,7 @@ Chain follow(const Engine& engine, int start) {
     Chain chain;
     std::vector<int> place(engine.ranks().size(), -1);
     int rank = start;
-    const Team* team = nullptr;  // in which the previous link waits for this one
+    const Team* team = nullptr;  // the previous link waits for `rank` on this team
     while (place[rank] < 0) {
         place[rank] = static_cast<int>(chain.links.size());
         chain.links.push_back(team == nullptr ? activity_of(engine, rank)
@@ -87,7 +87,7 @@ std::string wait_text(const std::vector<int>& ranks, const Activity& link) {
 using Exchanged = std::optional<std::pair<std::int64_t, std::int64_t>>;
 
 /// Returns how many messages ranks `a` and `b` have sent to each other over the
-/// communicators of the circle. Returns nothing if a rank has sent to too many peers.
+/// communicators of the circle; nothing if a rank has sent to too many peers to count.
 Exchanged exchanged(const Chain& chain, int a, int b) {
     std::set<const Team*> teams;
     for (const Activity& link : chain.links)
@@ -109,7 +109,7 @@ Exchanged exchanged(const Chain& chain, int a, int b) {
 /// Returns whether neighbours in the circle have exchanged different numbers of messages.
 /// If all ranks do the same, as in a ring or a swap of two ranks, each has sent the same
 /// number of messages to the next rank. A pipeline stage that is ahead has sent more
-/// activations to the next stage than it got gradients back.
+/// activations to the next stage than it has received gradients from it.
 bool exchanged_unlike(const Chain& chain) {
     std::set<Exchanged> seen;
     for (std::size_t i = 0; i < chain.links.size(); ++i)
@@ -159,14 +159,14 @@ bool has_made(const Engine& engine, int rank, const Posted& call, IsIt&& is_it) 
     return false;
 }
 
-/// Returns whether a rank has passed the line at which the next rank waits, and waits at
-/// a call that the next rank has not made. If the ranks made the same calls in different
-/// orders, each would have made both calls.
+/// Returns whether a rank has passed the line at which the next rank waits, but itself
+/// waits at a call that the next rank has not made. Ranks that repeat the same calls in
+/// different orders have each made both calls before.
 bool is_divergence(const Engine& engine, const Chain& chain) {
     const auto same_line = [](const PastOperation& past, const CommOperation& call) {
         return past.at == call.at;
     };
-    // Each line that makes a group makes a different group.
+    // Splits at different lines make different groups.
     const auto alike = [](const PastOperation& past, const CommOperation& call) {
         return past.verb == call.verb && past.count == call.count &&
                (call.verb != Verb::split || past.at == call.at);
@@ -409,7 +409,7 @@ std::vector<int> opposed_to(const Posted& posted) {
 
 using Key = std::tuple<bool, int, std::uint64_t, std::string, std::string>;
 
-/// Returns a key that is the same for waits listed as one. The key ignores peers.
+/// Returns the same key for waits that are listed as one. Keys of messages ignore peers.
 Key key_of(const Posted& posted) {
     CommOperation operation;
     operation.verb = posted.operation.verb;
@@ -431,7 +431,7 @@ Diagnosis::Wait wait_of(const Activity& activity) {
             activity.posted->operation.at};
 }
 
-/// Adds waits with the same key. Waits for many messages become one wait.
+/// Adds waits that have the same key: as one, unless they are a few waits for messages.
 void add_waits(std::vector<Diagnosis::Wait>& waits,
                const std::vector<Activity>& activities) {
     const bool message = is_point_to_point(activities.front().posted->operation.verb);

@@ -30,7 +30,7 @@ namespace {
 struct Held {
     int rank = 0;
     std::string name;
-    std::string part;  ///< empty if it is the whole, or not known
+    std::string part;  ///< empty if the parameter is whole or its part is unknown
     std::int64_t begin = 0;
     std::int64_t end = 0;
     std::int64_t all = 0;
@@ -70,15 +70,15 @@ std::vector<Held> held_by(int rank, const Tensor& gradient) {
 /// How often a sum of squares counts each piece.
 using Terms = std::map<Held, int>;
 
-/// A known fact about a value. A number may be a sum of squares of `terms`, or the clip
-/// factor made from such a sum. `clip` is the number of the clip that made the factor or
-/// scaled the gradient.
+/// A known fact about a value. The value is the sum of the squares of `terms`, a clip
+/// factor made from such a sum, or a scaled gradient. `clip` is the number of the clip
+/// that made the factor or scaled the gradient.
 struct NormFact {
     std::shared_ptr<const Terms> terms;
     std::int64_t clip = -1;
 };
 
-/// F22 and F23 of gradient norms. Follows sums of squares from gradients (by name)
+/// Finds F22 and F23 in gradient norms. Follows sums of squares from gradients (by name)
 /// through sums and reductions to clip_factor, and to the gradients that this factor
 /// scales. The n-th clips of all ranks belong together: they scale the gradients of one
 /// model. Each gradient must count once in every rank's norm, even if ranks have declared
@@ -86,9 +86,9 @@ struct NormFact {
 ///
 /// A sum is not followed if it is scaled, goes through the host or counts a tensor
 /// without a name; then the clip is not checked. Ranks that share only the communicator
-/// world clip different models, unless they have declared replicas over world, or scale
-/// shards of a sum over world. Ranks that clip in parts leave out other ranks' gradients
-/// on purpose.
+/// world are assumed to clip different models, unless they have declared replicas over
+/// world, or scale shards of a sum over world. Ranks that clip in parts leave out other
+/// ranks' gradients on purpose.
 class GradientNormWatcher final : public Tracker<NormFact>, public Clips {
   public:
     GradientNormWatcher(Engine& engine, const Layouts& layouts)
@@ -112,8 +112,8 @@ class GradientNormWatcher final : public Tracker<NormFact>, public Clips {
   private:
     /// The ranks over which a gradient was summed, if that is known.
     struct Reduced {
-        const Team* dealt = nullptr;  ///< each has a part of the sum
-        const Team* alike = nullptr;  ///< all have the whole sum
+        const Team* dealt = nullptr;  ///< each of its ranks has a part of the sum
+        const Team* alike = nullptr;  ///< all of its ranks have the whole sum
     };
     /// One rank's norm, and the line that clips with it.
     struct Claim {
@@ -123,7 +123,7 @@ class GradientNormWatcher final : public Tracker<NormFact>, public Clips {
         /// rank clips layer by layer.
         bool is_in_parts = false;
     };
-    /// All ranks' clips with one number.
+    /// The n-th clips of all ranks, for one n.
     struct Clip {
         std::map<int, Claim> claims;
         std::map<Held, Reduced> scaled;
@@ -153,10 +153,10 @@ class GradientNormWatcher final : public Tracker<NormFact>, public Clips {
 
     const Engine& engine_;
     const Layouts& layouts_;
-    std::vector<std::int64_t> clips_;  ///< of each rank, so far
+    std::vector<std::int64_t> clips_;  ///< how many clips each rank has made
     std::map<std::int64_t, Clip> open_;
     /// By name: the teams that have declared a tensor, and the number of its elements.
-    /// Shards of the tensor may be declared later, and say which part they are.
+    /// Shards of the tensor may be declared later, with labels that name their parts.
     std::map<std::string, std::map<const Team*, std::int64_t>> declared_;
 };
 
@@ -202,7 +202,7 @@ bool count_alike(int rank, const Terms& one, const Terms& other) {
     return gradients_of(one) == gradients_of(other);
 }
 
-/// Notes a rank's clip, and whether it has the same gradients as the previous clip.
+/// Notes a rank's clip, and whether it and the previous clip count the same gradients.
 void GradientNormWatcher::note_clip(int rank, const std::shared_ptr<const Terms>& terms,
                                     SourceLine at) {
     const std::int64_t number = clips_[rank] - 1;
@@ -295,9 +295,9 @@ void GradientNormWatcher::run_ended() {
     open_.clear();
 }
 
-/// Returns the ranks that hold the same gradient: the ranks that summed it, then all
-/// ranks of a team in which one of these has declared it, and so on. If a team declared a
-/// larger tensor, it counts only if the piece's label says which part it is.
+/// Returns the ranks that hold the same gradient: the ranks that summed it, and all ranks
+/// of any team that has declared it, if one of the team's ranks holds it. A team that has
+/// declared a larger tensor counts only if the piece's label names its part.
 std::set<int> GradientNormWatcher::ranks_with(const Held& held,
                                               const Team* summed) const {
     std::set<int> all{held.rank};
@@ -407,7 +407,7 @@ std::optional<Diagnosis> GradientNormWatcher::explain_unlike(int one, int other,
     if (first == claims.end() || second == claims.end() ||
         *first->second.terms == *second->second.terms)
         return std::nullopt;
-    // Compares only these two ranks, because other ranks may not have come as far.
+    // Compares only these two ranks, because other ranks may not have reached this clip.
     Clip both;
     both.claims = {*first, *second};
     for (const auto& [held, reduced] : all->second.scaled)
@@ -438,8 +438,8 @@ std::string GradientNormWatcher::line_between(int a, int b,
 Diagnosis GradientNormWatcher::explain_missing(const Clip& clip, const Held& held,
                                                const std::set<int>& holders,
                                                int rank) const {
-    // The rank whose squares are missing. It holds another part of the model or, if this
-    // rank holds the same part, the copy that counts.
+    // The rank whose squares are missing. It holds another part of the model or, if
+    // `rank` holds the same part, the copy that the norms count.
     int partner = held.rank;
     if (holders.contains(rank))
         for (const auto& [other, claim] : clip.claims)

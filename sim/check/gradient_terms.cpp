@@ -58,7 +58,7 @@ void TermsTracker::add_own(int rank, const DeviceOperation& operation) {
 
 namespace {
 
-/// Adds up the counts of both values. Two micro-batches of one rank count once.
+/// Adds up both counts. Equal terms of one rank, from two micro-batches, count once.
 KnownTerms together(const KnownTerms& one, const KnownTerms& other) {
     if (one == other && one->sums.empty()) return one;
     auto sum = std::make_shared<GradientTerms>(*one);
@@ -105,12 +105,12 @@ void TermsTracker::message_ended(Posted& send, Posted& recv) {
 
 namespace {
 
-/// The ranges of a side's input, and how far a walk through them has come.
+/// Walks through the ranges of a side's input, from the first byte to the last.
 struct TermsWalk {
     Shadow<KnownTerms>::Ranges ranges;
     std::size_t next = 0;
 
-    /// Returns the fact at `begin`, which must not decrease; null if it is not known.
+    /// Returns the fact at `begin`; null if none is known. `begin` must never decrease.
     const KnownTerms* at(std::int64_t begin) {
         while (next < ranges.size() && ranges[next].end <= begin)
             ++next;
@@ -121,7 +121,7 @@ struct TermsWalk {
 
 }  // namespace
 
-/// Returns the terms of all members together, for bytes at which all are known.
+/// Returns the sum of all members' terms, for the bytes at which all of them are known.
 TermsTracker::Ranges TermsTracker::summed(const Meeting& meeting) const {
     std::vector<TermsWalk> sides;
     std::set<std::int64_t> cuts;
@@ -197,7 +197,7 @@ std::string sum_text(const HeldTerms& one, const HeldTerms& other) {
 
 std::string terms_text(const HeldTerms& usual, const HeldTerms& odd) {
     if (usual.terms == nullptr || odd.terms == nullptr) return "";
-    // Before any sum, each gradient has only its rank's own terms: that explains nothing.
+    // Before any sum, each gradient has only its rank's own terms, as it should.
     if (usual.terms->sums.empty() && odd.terms->sums.empty()) return "";
     const std::string of_odd = lack_text(odd, usual), of_usual = lack_text(usual, odd);
     if (!of_odd.empty() && !of_usual.empty()) return of_odd + ", and " + of_usual;

@@ -10,16 +10,16 @@
 
 namespace lockstep::sim {
 
-/// Says what a gradient is made of.
+/// The terms of which a gradient is the sum.
 struct GradientTerms {
-    std::map<int, int> ranks;  ///< whose backward is in it, and how often
-    std::vector<Origin> sums;  ///< over ranks, the oldest first
+    std::map<int, int> ranks;  ///< ranks whose backward has added to it, and how often
+    std::vector<Origin> sums;  ///< its sums over ranks, oldest first
 };
 using KnownTerms = std::shared_ptr<const GradientTerms>;
 
-/// Follows the terms of gradients: from what backward adds to zeros, on each rank,
-/// through copies and sums over ranks. This tracker finds no mistakes itself. If other
-/// watchers find gradients that differ, it tells why.
+/// Follows the terms of gradients from the backward that adds them to zeros, on each
+/// rank, through copies and sums over ranks. This tracker finds no mistakes itself. If
+/// other watchers find gradients that differ, it tells why.
 class TermsTracker final : public Tracker<KnownTerms> {
   public:
     explicit TermsTracker(std::size_t ranks);

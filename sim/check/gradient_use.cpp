@@ -15,7 +15,7 @@ namespace {
 struct GradientUse {
     const char* update;
     SourceLine used_at;
-    const char* added_by = nullptr;  ///< the backward that has added to it since
+    const char* added_by = nullptr;  ///< the backward that has added to the gradient
     SourceLine added_at;
 };
 

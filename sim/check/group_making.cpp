@@ -1,5 +1,5 @@
 // Finds ranks that disagree about a group. NCCL would hang when the group is made or in
-// its first collective, because ranks wait for other ranks that do not come.
+// its first collective, because ranks wait for ranks that make another group or none.
 
 #include <algorithm>
 #include <map>
@@ -117,8 +117,8 @@ std::string mesh_difference(const Axes& odd, const Axes& usual) {
                        other->substr(0, other->rfind(' ')));
 }
 
-/// Ranks that make lines or planes of a mesh must mean the same mesh. Otherwise they may
-/// take one axis for another, although each group has the members that its ranks expect.
+/// Ranks that make lines or planes of a mesh must describe the same mesh. Otherwise they
+/// may confuse two axes, although each group has the members that its ranks expect.
 void require_same_mesh(const Team& team, const Meeting& meeting, const Askings& askings) {
     Askings told = askings;
     std::erase_if(told,
@@ -198,7 +198,7 @@ void require_same_name(const Team& team, const Meeting& meeting, const Askings& 
                      sides[0].front().request->name));
 }
 
-/// Returns a rank that makes `made` differ from what one of its members expects: this
+/// Returns the call of a rank that makes `made` differ from what a member `expects`: the
 /// rank is missing in `made`, does not belong in it, or expects another group.
 const Asking& other_side(const Askings& askings, const std::vector<int>& made,
                          const SplitRequest& expects) {

@@ -27,18 +27,18 @@ struct Use {
     bool reads = false;
     bool writes = false;
     bool over = false;         ///< its rank knows that the use has ended
-    int held = 0;              ///< number of the storage's tensors in the open launch
+    int held = 0;              ///< tensors that the open launch keeps for this use
     int place = 0;             ///< of the operation in its launch
     std::uint64_t number = 0;  ///< the launch's
     Tensor tensor;             ///< keeps the storage alive
     PastOperation operation;
 
-    // For accesses by data(), which the device does not see. Only if there are numbers.
+    // In runs with numbers, to find accesses by data(), which the device does not see.
     std::uint64_t hash = 0;
-    bool hashed = false;         ///< hash is set, for a read, at the launch
+    bool hashed = false;         ///< at the launch of a read, `hash` was computed
     bool compared_last = false;  ///< compared again at the wait
-    bool late = false;           ///< what arrives is hidden until the wait
-    Tensor aside;                ///< what has arrived but is hidden
+    bool late = false;           ///< values that arrive are hidden until the wait
+    Tensor aside;                ///< values that have arrived but are hidden
 
     bool meets(const Storage* other, std::int64_t from, std::int64_t to) const {
         return storage == other && begin < to && from < end && !over;
@@ -50,10 +50,11 @@ struct Use {
 /// is in use (F18).
 ///
 /// A rank has queues: one for compute, in program order, and one for each communicator.
-/// An operation uses its buffers from its launch until it is waited for. It is a race if
-/// something else touches these buffers in between, even if this run does not show it: a
-/// device operation, a copy to or from the host, or an operation of another communicator.
-/// Two operations of one communicator are ordered by its queue.
+/// An operation uses its buffers from its launch until it is waited for. It is a race if,
+/// in between, a device operation, a copy to or from the host or an operation of another
+/// communicator writes to these buffers, or reads a buffer that the operation writes,
+/// even if no value is wrong in this run. Two operations of one communicator are ordered
+/// by its queue.
 ///
 /// A use ends when the compute queue *knows* that it has ended:
 /// - After a wait for an operation, the compute queue knows that this operation and all
@@ -62,17 +63,17 @@ struct Use {
 ///   the launch and the final knowledge of the previous operation in its queue. A message
 ///   ends with the initial knowledge of both sides, and the fact that the send has read
 ///   its buffer. A collective ends with the initial knowledge of all members, and the
-///   fact that it has read their buffers (with a root, only along the way of the data). A
-///   wait for an operation adds the operation's final knowledge. So if a rank has
-///   received an answer to a message, it may overwrite the message's buffer.
+///   fact that it has read their buffers (with a root, this passes only from senders to
+///   receivers). A wait for an operation adds the operation's final knowledge. So if a
+///   rank has received an answer to a message, it may overwrite the message's buffer.
 ///
-/// The clocks leave out facts that are not needed: if an operation ends while its rank is
-/// blocked in a wait for it, the rank will learn this from the wait.
+/// Facts that are not needed are left out of the clocks: if an operation ends while its
+/// rank is blocked in a wait for it, the rank learns of the end from the wait.
 ///
-/// The device does not see accesses by Tensor::data(). If there are numbers, such
-/// accesses show in other ways. A buffer that will be written holds NaN from the launch
-/// on. If values arrive before the rank waits, they are kept aside until the wait. A
-/// buffer that is read is compared with its values at the launch.
+/// The device does not see accesses by Tensor::data(). In a run with numbers, these are
+/// found in other ways. A buffer that is written, and not read, is filled with NaN at the
+/// launch. If values arrive before the rank waits, they are kept aside until the wait. A
+/// buffer that the operation reads is compared with its values at the launch.
 class InFlight final : public Watcher {
   public:
     explicit InFlight(Engine& engine);
@@ -89,7 +90,7 @@ class InFlight final : public Watcher {
     void closing(Launch& launch) override;
 
   private:
-    /// A launch that its rank does not know to be done.
+    /// A launch that is not yet known to be done.
     struct Flight {
         std::uint64_t number;
         Knowledge at_launch;  ///< what its rank knew
@@ -99,7 +100,7 @@ class InFlight final : public Watcher {
     /// A rank's side of a communicator.
     struct Queue {
         const Team* team = nullptr;
-        std::uint64_t done = 0;  ///< the last launch that its rank knows to be done
+        std::uint64_t done = 0;  ///< the last launch that is known to be done
         Knowledge known;         ///< the knowledge at the end of its last launch
         std::deque<Flight> flights;
         std::deque<Use> uses;  ///< by (number, place)
@@ -107,7 +108,7 @@ class InFlight final : public Watcher {
     struct Side {
         Knowledge known;  ///< what the compute queue knows
         std::vector<Queue> queues;
-        /// How many tensors of each storage in use the engine and this watcher have.
+        /// By storage: how many of its tensors the engine and this watcher have.
         std::unordered_map<const Storage*, int> held;
     };
     using Uses = std::deque<Use>::iterator;
@@ -140,7 +141,7 @@ class InFlight final : public Watcher {
     std::vector<Side> sides_;  ///< by rank
 };
 
-/// Fills a tensor with values that no program takes for a result.
+/// Fills a tensor with values that nobody mistakes for a result.
 void spoil(const Tensor& tensor) {
     tensor.device()->transfer_fill(tensor, is_floating(tensor.dtype())
                                                ? std::numeric_limits<double>::quiet_NaN()
@@ -163,7 +164,7 @@ void prepare(Use& use, bool alone, bool arrives_apart) {
     if (use.late && !use.reads) spoil(use.tensor);
 }
 
-/// Keeps aside what the operation has written, and hides it.
+/// Copies the operation's values from the buffer into `aside`, and spoils the buffer.
 void put_aside(Use& use) {
     if (!use.late || use.aside || use.tensor.device() == nullptr) return;
     use.aside = use.tensor.device()->scratch(use.tensor.shape(), use.tensor.dtype());
@@ -171,7 +172,7 @@ void put_aside(Use& use) {
     spoil(use.tensor);
 }
 
-/// Puts back what was kept aside.
+/// Copies the values in `aside` back into the buffer.
 void put_in_place(Use& use) {
     if (!use.aside) return;
     use.tensor.device()->transfer(use.tensor, use.aside);
@@ -193,7 +194,7 @@ Diagnosis start_diagnosis(const char* fault, int rank, const Use& use) {
     return diagnosis;
 }
 
-/// F16 or F17: the rank touches a buffer that an operation uses, in `what` at line `at`.
+/// F16 or F17: in `what` at line `at`, the rank touches a buffer that an operation uses.
 Diagnosis explain_race(int rank, const Use& use, const std::string& what, bool reads,
                        const Tensor& touched, SourceLine at) {
     Diagnosis diagnosis = start_diagnosis(reads ? "F16" : "F17", rank, use);
@@ -211,8 +212,8 @@ Diagnosis explain_race(int rank, const Use& use, const std::string& what, bool r
     return diagnosis;
 }
 
-/// F17 by a write that no device operation made. The write was noticed when the operation
-/// moved its data or, if there is a line, when the rank waited at that line.
+/// F17: a buffer has changed, but no device operation wrote there. Noticed when the
+/// operation moved its data or, if there is a line, when the rank waited at that line.
 Diagnosis explain_hidden_write(int rank, const Use& use, SourceLine waited_at) {
     Diagnosis diagnosis = start_diagnosis("F17", rank, use);
     const bool waited = waited_at.line != 0;
@@ -289,7 +290,7 @@ std::vector<Use> InFlight::uses_in(const Launch& launch) const {
             add(*read, true, true, 2);
             continue;
         }
-        // A buffer may be passed twice and used once: the root's buffer of a broadcast.
+        // A call may pass a buffer twice and use it once, as a broadcast's root does.
         const int held = operation.input.storage() == operation.output.storage() &&
                                  (read == nullptr || written == nullptr)
                              ? 2
@@ -349,7 +350,7 @@ void InFlight::launched(Launch& launch) {
         bool alone = true;
         for (Use& other : queue.uses) {
             if (!other.meets(use.storage, use.begin, use.end)) continue;
-            if (other.number == use.number) continue;  // a group may read a byte twice
+            if (other.number == use.number) continue;  // one group may read a byte twice
             if (use.writes || other.writes) alone = false;
             if (use.writes) other.compared_last = false;
         }
@@ -376,13 +377,13 @@ void InFlight::waited(Launch& launch, SourceLine at) {
         finish(launch.rank, queue, launch.number, at, found);
         if (side.known != before) learn(launch.rank, at, found);
     }
-    // Not thrown here, because destructors wait, too.
+    // Noted, not thrown, because destructors wait for operations, too.
     if (found)
         engine_.note_mistake(launch.rank,
                              std::make_exception_ptr(FaultError(std::move(*found))));
 }
 
-/// All launches up to `number` are done.
+/// Ends the uses of all launches up to `number`, which are done.
 void InFlight::finish(int rank, Queue& queue, std::uint64_t number, SourceLine at,
                       std::optional<Diagnosis>& found) {
     while (!queue.uses.empty() && queue.uses.front().number <= number) {
@@ -394,7 +395,7 @@ void InFlight::finish(int rank, Queue& queue, std::uint64_t number, SourceLine a
     queue.done = std::max(queue.done, number);
 }
 
-/// The rank learns that a use has ended.
+/// Ends a use, because the rank has learnt that it is over.
 void InFlight::finish(int rank, Use& use, SourceLine at,
                       std::optional<Diagnosis>& found) {
     put_in_place(use);
@@ -409,7 +410,7 @@ void InFlight::finish(int rank, Use& use, SourceLine at,
     use.tensor = Tensor();
 }
 
-/// The rank learns what other ranks know about its own queues.
+/// Ends the rank's uses that are over, as it has learnt from other ranks.
 void InFlight::learn(int rank, SourceLine at, std::optional<Diagnosis>& found) {
     Side& side = side_of(rank);
     const auto& entries = side.known->entries;
@@ -461,8 +462,8 @@ Knowledge InFlight::start_of(const Launch& launch) {
                              : joined(flight->at_launch, queue_of(launch).known);
 }
 
-/// An operation has moved its data: adds that all earlier operations of its queue are
-/// done, and that this operation has read its own buffer.
+/// Adds the facts that are true when an operation has moved its data: all earlier
+/// operations of its queue are done, and this operation has read its own buffer.
 void InFlight::add_facts(KnowledgeSum& sum, const Posted& posted) {
     const Launch& launch = *posted.launch;
     const Queue& queue = queue_of(launch);

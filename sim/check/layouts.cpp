@@ -15,7 +15,7 @@ using Kind = Layout::Kind;
 
 namespace {
 
-/// Returns the identity of the values at the range's place within the fact's values.
+/// Returns the identity of a range's values: the fact's identity and the range's place.
 inline std::uint64_t identity_at(const Shadow<Layout>::Range& range) {
     return mixed(range.fact.identity, static_cast<std::uint64_t>(range.shift()));
 }
@@ -50,12 +50,12 @@ class LayoutJoin {
     const DeviceOperation& operation_;
     std::vector<LayoutRanges> operands_;  ///< the pointers below point into these
     std::uint64_t identity_;
-    bool unknown_;                     ///< an operand is unknown, or does not fit
+    bool unknown_;                     ///< an operand's layout is unknown or does not fit
     Layout varying_;                   ///< of the first shard
     const Layout* replica_ = nullptr;  ///< the first
     bool reduced_ = true;          ///< all replicas are reduced, no constant is a factor
-    const Layout* sum_ = nullptr;  ///< what the result is added to, if reduced
-    const Layout* drifted_ = nullptr;  ///< what the result is added to, if drifted
+    const Layout* sum_ = nullptr;  ///< the reduced sum to which the result is added
+    const Layout* drifted_ = nullptr;  ///< drifted values to which the result is added
 };
 
 LayoutJoin::LayoutJoin(const DeviceOperation& operation)
@@ -88,7 +88,7 @@ void LayoutJoin::add(const Tensor& operand, LayoutRanges ranges) {
 void LayoutJoin::add(const Layout& layout, bool added_to) {
     switch (layout.kind) {
         case Kind::constant:
-            // A constant may be a filled shard: then the product is a term of a sum.
+            // A constant may be a shard of a whole: then its product is a term of a sum.
             reduced_ = reduced_ && (added_to || !is_product());
             return;
         case Kind::sharded:
@@ -187,7 +187,7 @@ Diagnosis explain_twice(const Layout& twice, SourceLine read_at, const char* rea
     return diagnosis;
 }
 
-/// F22: a collective sums shards of a sum that an earlier one made over the same ranks.
+/// F22: a collective adds up shards of a sum that was made earlier over the same ranks.
 Diagnosis explain_summed_shards(const CollectiveOrigin& first,
                                 const CollectiveOrigin& second) {
     Diagnosis diagnosis = diagnosis_on(*second.team, second.sequence, "F22");
@@ -342,7 +342,7 @@ void Layouts::update(int rank, const DeviceOperation& operation) {
         drift.parameter = was.origin;
         drift.gradient = step.origin;
     }
-    // A rank may have two tensors of one broadcast.
+    // A rank may update two tensors of one broadcast, but is listed once.
     const auto place = std::lower_bound(drift.ranks.begin(), drift.ranks.end(), rank);
     if (place == drift.ranks.end() || *place != rank) drift.ranks.insert(place, rank);
     Layout drifted = was;
@@ -415,8 +415,8 @@ void Layouts::collective_begins(const Team& team, const Meeting& meeting) {
     }
 }
 
-/// Returns the layout of a reduction's result: `twice` if all members bring the same
-/// earlier sum, perhaps with additions.
+/// Returns the layout of a reduction's result: `twice` if all members pass the same
+/// earlier sum, to which they may have added something.
 Layout Layouts::reduction_of(const Team& team, const Meeting& meeting,
                              Layout result) const {
     const Origin origin = result.origin;

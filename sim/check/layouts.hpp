@@ -16,7 +16,7 @@ struct Layout {
     enum class Kind : std::uint8_t {
         unknown,     ///< nothing is known
         constant,    ///< filled with one number
-        replicated,  ///< the same on all ranks with the same identity
+        replicated,  ///< equal on all ranks whose `identity` is equal
         sharded,     ///< one shard of a whole
         varying,     ///< made of shards
         mixed,       ///< a reduced sum to which something unreduced was added
@@ -29,11 +29,11 @@ struct Layout {
     bool reduced = false;
     int index = -1;              ///< the member that a shard belongs to
     std::uint64_t identity = 0;  ///< equal if values were made in the same way
-    double multiplier = 1;       ///< the product of all scalings since
-    Origin origin;               ///< what gave them this layout
+    double multiplier = 1;       ///< the product of all scalings since `origin`
+    Origin origin;               ///< the collective that gave the values this layout
     Origin second;               ///< if twice: the second reduction
     SourceLine changed;  ///< line of the addition (mixed), update (drifted), scaling
-    std::shared_ptr<const Layout> before;  ///< if twice: what was reduced again
+    std::shared_ptr<const Layout> before;  ///< if twice: before the second reduction
 
     const Team* team() const { return origin ? origin->team : nullptr; }
 };
@@ -71,9 +71,10 @@ class Engine;
 /// varying manual axes. It finds values that are reduced twice (F22), accumulated onto a
 /// reduced sum (F27), or not reduced before they are used (F23).
 ///
-/// Uploaded and random values are unknown. Values made of them are unknown, too, unless a
-/// shard is among the operands. A second sum is a mistake only when something reads it:
-/// if it is first divided by the number of ranks, it is a mean, which does no harm.
+/// Uploaded and random values have the layout `unknown`. So do values made from them,
+/// unless a shard is among the operands. A second sum is a mistake only when something
+/// reads it: if it is first divided by the number of ranks, it is a mean, which does no
+/// harm.
 class Layouts final : public Tracker<Layout> {
   public:
     explicit Layouts(const Engine& engine);

@@ -60,7 +60,7 @@ std::string counts_text(const Posted& posted) {
                        posted.launch->team->name, counts);
 }
 
-/// F08: two parts of an all_to_all_v have different counts, which must be equal.
+/// F08: in an all_to_all_v, a rank sends more or fewer elements than its peer expects.
 Diagnosis explain_split_sizes(const Engine& engine, const Posted& send,
                               const Posted& recv) {
     const int from = send.launch->rank;
@@ -148,7 +148,7 @@ Difference difference(const CommOperation& odd, const CommOperation& usual) {
     return {"F26", "part", one.part, other.part};
 }
 
-/// F26: members add up tensors of different parameters, or of different parts of one.
+/// F26: members add up different parameters, or different parts of one parameter.
 void tell_what_is_added(Diagnosis& diagnosis, const Side& odd, const Side& usual,
                         const Difference& differs) {
     diagnosis.title = "different parameters are added up";

@@ -23,13 +23,13 @@ namespace {
 /// In the engine, each communicator has its own resources. On GPUs, communicators share
 /// the resources of a device. When these run short (or NCCL_LAUNCH_ORDER_IMPLICIT is
 /// set), an operation runs only after all earlier operations of all communicators. So
-/// this watcher repeats the run itself, with one queue per rank for all its
-/// communicators. A launch stays at the head of its queue until all of its operations
-/// have met their partners, which must be at the heads of their queues. If heads wait for
-/// each other in a circle, this order of launches can hang.
+/// this watcher repeats the launches of the run, with one queue per rank, which all
+/// communicators share. A launch stays at the head of its queue until all of its
+/// operations have met their partners, which must be at the heads of their queues. If
+/// heads wait for each other in a circle, this order of launches can hang.
 ///
-/// The order in which ranks take turns does not matter: the same operations meet, and the
-/// same ones remain. Each operation is looked at once, and forgotten when it has met.
+/// Whatever the order in which ranks take turns, the same operations meet, and the same
+/// operations remain. Each operation is looked at once, and forgotten when it has met.
 class OrderGraph final : public Watcher {
   public:
     explicit OrderGraph(const Engine& engine);
@@ -43,7 +43,7 @@ class OrderGraph final : public Watcher {
     struct Entry {
         PastOperation what;
         int member = 0;    ///< the rank in its team
-        int together = 0;  ///< in a launch's first operation: the launch's size
+        int together = 0;  ///< operations of the launch; set in the first one
         bool met = false;
     };
     struct Queue {
@@ -65,7 +65,7 @@ class OrderGraph final : public Watcher {
 
     Entry& at(Place place);
     const Entry& head_open(int rank) const;
-    /// The head's operations look for their partners. Adds ranks whose heads are done.
+    /// Lets a head's operations meet their partners. Adds ranks whose heads are done.
     void arrive(int rank, std::vector<int>& done);
     void arrive(Place place, std::vector<int>& done);
     void meet(Place place, std::vector<int>& done);
@@ -203,8 +203,8 @@ const OrderGraph::Entry& OrderGraph::head_open(int rank) const {
                          [](const Entry& entry) { return !entry.met; });
 }
 
-/// Returns the lowest rank that the rank's head waits for, because that rank's part of
-/// the operation is not at the head of its queue.
+/// Returns the rank that the head of `rank` waits for: the lowest rank whose part of the
+/// operation is not at the head of its own queue.
 int OrderGraph::awaited_by(int rank) const {
     const Entry& open = head_open(rank);
     const Team& team = *open.what.team;

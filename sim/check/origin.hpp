@@ -10,14 +10,14 @@
 
 namespace lockstep::sim {
 
-/// A collective that values come from. It is kept after its end, for checks that follow
+/// A collective that has made values. It is kept after its end, for checks that follow
 /// values.
-struct CollectiveOrigin : PastOperation {  // as its lowest rank called it
+struct CollectiveOrigin : PastOperation {  // the call of its lowest rank
     /// "all_reduce(sum, 64 x f32) of dp".
     std::string text() const;
     /// "all_reduce(sum, 64 x f32) of dp at train.cpp:12".
     std::string text_with_line() const;
-    /// Returns a party: all of its ranks and their call.
+    /// Returns the collective's ranks and their call, as a party of a mistake.
     Diagnosis::Party party() const;
 };
 using Origin = std::shared_ptr<const CollectiveOrigin>;
@@ -35,7 +35,7 @@ std::vector<int> sorted_ranks(const Team& team);
 bool contains(const Team& outer, const Team& inner);
 bool same_ranks(const Team& one, const Team& other);
 
-/// Mixes numbers into one that tells values apart by how they were made.
+/// Mixes two numbers into one, to identify how values were made.
 constexpr std::uint64_t mixed(std::uint64_t seed, std::uint64_t value) {
     seed ^= value + 0x9e3779b97f4a7c15 + (seed << 6) + (seed >> 2);
     seed ^= seed >> 31;

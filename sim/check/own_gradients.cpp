@@ -28,11 +28,11 @@ namespace {
 ///
 /// That may be on purpose: local SGD, or experts that started with the same values. So it
 /// is a mistake only if
-///   - one rank looks it up as an embedding and another multiplies by it: tied weights;
+///   - one rank uses it as an embedding, and another rank multiplies by it: tied weights;
 ///   - or, in the same step, the same ranks update other parameters with gradients that
 ///     were reduced over one of their teams, and exchange nothing but gradients: data
 ///     parallelism that forgot one gradient.
-/// Ranks are compared when all ranks that update have done a step.
+/// Ranks are compared when all ranks with updates have done the step.
 class OwnGradientWatcher final : public Watcher {
   public:
     OwnGradientWatcher(const Engine& engine, const Layouts& layouts,
@@ -53,7 +53,7 @@ class OwnGradientWatcher final : public Watcher {
         bool one_number;      ///< the parameter is one number throughout
         bool embeds;          ///< an embedding has read it
         bool projects;        ///< it was a factor of a product
-        const Team* reduced;  ///< over which the gradient was reduced, if known
+        const Team* reduced;  ///< the team that reduced the gradient, if known
         HostTensor gradient;  ///< if not reduced
         KnownTerms terms;     ///< of the gradient
         const char* name;
@@ -66,7 +66,7 @@ class OwnGradientWatcher final : public Watcher {
         bool projects = false;
         std::uint64_t updates = 0;
     };
-    /// Buffers that were exchanged and are not known to be gradients; each once.
+    /// The exchanged buffers that are not known to be gradients, each listed once.
     class Exchanges {
       public:
         void add(const Team* team, const Tensor& buffer);
@@ -171,7 +171,7 @@ OwnGradientWatcher::OwnGradientWatcher(const Engine& engine, const Layouts& layo
       ranks_(static_cast<std::size_t>(engine.options().ranks)) {}
 
 void OwnGradientWatcher::launched(Launch& launch) {
-    constexpr std::int64_t kFigures = 4;  // elements: a loss, a count
+    constexpr std::int64_t kFigures = 4;  // so few elements are a loss or a count
     RankSteps& mine = steps_of(launch.rank);
     for (const Posted& posted : launch.posted) {
         const CommOperation& operation = posted.operation;
@@ -225,7 +225,7 @@ void OwnGradientWatcher::note_update(int rank, const DeviceOperation& operation)
     noted_ = true;
 }
 
-/// Exchanges up to the last update belong to the previous step.
+/// Begins a step. Exchanges up to the last update belong to the previous step.
 void OwnGradientWatcher::begin_step(int rank) {
     RankSteps& mine = steps_of(rank);
     mine.before.add_teams_to(steps_[mine.begun].exchanged[rank]);
@@ -282,7 +282,7 @@ bool are_tied(const Update& one, const Update& other) {
 using Updates = std::vector<const Update*>;
 
 /// Returns "Its gradient is one on ranks 1, 3, another on rank 7, another on rank 15",
-/// for all ranks that hold the same parameter. Empty if these are fewer than three.
+/// for all ranks that hold the same parameter. Empty if fewer than three ranks hold it.
 std::string gradients_text(const Updates& all, const Update& one) {
     Updates same = all;
     std::erase_if(same, [&](const Update* update) { return update->bits != one.bits; });

@@ -18,16 +18,16 @@ namespace lockstep::sim {
 
 namespace {
 
-/// When all ranks have ended, compares their kept tensors with those that one device kept
-/// under the same names. The difference may show its cause. If all values differ by one
+/// When all ranks have ended, compares the kept tensors with the tensors of the same
+/// names on one device. The difference may show its cause. If all values differ by one
 /// factor, a factor that is a group's size means a wrong average (F21), and the number of
 /// micro-batches or steps means wrong accumulation (F27). If rows have different weights
 /// and ranks had different numbers of rows, the cause is a mean of unequal means (F28).
 ///
-/// A shard is compared with its part of what one device kept; padding is not compared. It
-/// is also a mistake if only one side has a name, or if shapes or dtypes differ. Values
-/// may differ as much as sums in another order; integers must be equal, and NaN never
-/// passes.
+/// A shard is compared with its part of the tensor that one device kept; padding is not
+/// compared. It is also a mistake if only the ranks or only the one device kept a name,
+/// or if shapes or dtypes differ. Values may differ by as much as another order of their
+/// sums can cause; integers must be equal, and NaN never passes.
 class ReferenceWatcher final : public Watcher {
   public:
     ReferenceWatcher(const Engine& engine, RankReport expected);
@@ -55,9 +55,9 @@ class ReferenceWatcher final : public Watcher {
         double expected = 0;
         double got = 0;
         double relative = 0;  ///< relative to the largest value
-        double factor = 0;    ///< that all elements have in common; 0 if there is none
+        double factor = 0;    ///< `got` / `expected` if equal in all elements; else 0
         bool is_nan = false;
-        bool is_exact = false;  ///< integers, which must be equal
+        bool is_exact = false;  ///< the values are integers, which must be equal
         std::string place;      ///< "element 3", "element 3 of rank 1's part"
     };
     using Lines = std::map<std::string, SourceLine>;
@@ -116,7 +116,7 @@ RankReport run_reference(const ClusterOptions& options) {
     one.check = CheckLevel::cheap;
     one.trace = false;
     one.stands_still.clear();
-    one.spec.memory_bytes = 0;  // no limit: the device holds what all ranks hold together
+    one.spec.memory_bytes = 0;  // no limit: one device needs the memory of all ranks
     return Engine(one).run(options.reference).ranks.front();
 }
 
@@ -165,7 +165,7 @@ double common_factor(const HostTensor& expected, const HostTensor& got, double l
     return factor;
 }
 
-/// Returns the largest finite value of a whole; one shard may have only noise.
+/// Returns the largest finite value of a whole tensor; a shard may have only noise.
 double largest_of(const HostTensor& whole) {
     double largest = 0;
     for (std::int64_t i = 0; i < whole.elements(); ++i)
@@ -211,7 +211,7 @@ bool ReferenceWatcher::is_group_size(double n) const {
 }
 
 /// Returns the class of mistake that the difference shows; empty if it shows none.
-/// `reason` says why. `cure` is set if more is known than the class says.
+/// `reason` says why. `cure` is set if a better cure is known than that of the class.
 std::string ReferenceWatcher::fault_of(const Difference& difference, std::string& reason,
                                        std::string& cure) const {
     if (difference.factor != 0) return fault_of_factor(difference.factor, reason, cure);

@@ -31,13 +31,13 @@ class Declarations {
         std::string name;
         SourceLine at;
         ByteRange range;
-        std::map<ByteRange, std::uint64_t> updates;  ///< by part, in bytes of the tensor
+        std::map<ByteRange, std::uint64_t> updates;  ///< how often each part was updated
     };
     /// The part of a declared tensor that an update changes: all of it, or a shard.
     struct Part {
         const Declaration* declaration;
         std::uint64_t step;    ///< of this part, from 1
-        std::uint64_t number;  ///< of part and step, the same on all members
+        std::uint64_t number;  ///< identifies part and step; equal on all members
         Tensor value;
         Tensor gradient;
     };
@@ -62,9 +62,9 @@ class Declarations {
     std::vector<RankDeclarations> ranks_;
 };
 
-/// F24: ranks that update with the same reduced gradient must hold the same parameter
-/// before the step. So must ranks that have declared replicas (declare_replicas). F23 by
-/// declaration: such ranks must also use the same gradient, bit by bit.
+/// F24: ranks that update with the same reduced gradient, and ranks that have declared
+/// replicas (declare_replicas), must hold the same parameter before the step. F23: ranks
+/// that have declared replicas must also use the same gradient, bit by bit.
 ///
 /// Compares the bits of parameters that members of a team update with the same part of a
 /// sum over the team. Shards are updated with different parts, so they are not compared.
@@ -168,7 +168,7 @@ using Claim = Rollcall::Claim;
 using Roll = Rollcall::Roll;
 using Side = Rollcall::Side;
 
-/// Returns what made the byte at `place` of a claim's values.
+/// Returns the operation that made the byte at `place` of a claim's values.
 const Claim::Maker* maker_at(const Claim& claim, std::int64_t place) {
     for (const Claim::Maker& maker : claim.makers)
         if (maker.begin <= place && place < maker.end) return &maker;
@@ -197,7 +197,7 @@ std::string gradient_text(const Roll& roll, const Side& side, const std::string&
                        side.first().at.text());
 }
 
-/// Says where the two gradients come from, as far as that is known.
+/// Returns, as text, which collectives reduced the two gradients, as far as is known.
 std::string reductions_text(const Roll& roll, const Side& usual, const Side& odd) {
     const std::string& one = usual.first().reduced;
     const std::string& other = odd.first().reduced;
@@ -216,8 +216,8 @@ std::string reductions_text(const Roll& roll, const Side& usual, const Side& odd
     return fmt::format("it was reduced on {}, but on {}", text(odd), text(usual));
 }
 
-/// Says which ranks' terms one of the two gradients lacks. Empty if the team's gradients
-/// were never summed: then each gradient has only its own rank's terms.
+/// Returns, as text, which ranks' terms one of the gradients lacks. Empty if the team's
+/// gradients were never summed: then each gradient has only its own rank's terms.
 std::string lack_text(const Roll& roll, const Side& usual, const Side& odd) {
     const std::vector<int> team = sorted_ranks(*roll.team);
     const auto is_of_team = [&](int rank) {

@@ -105,7 +105,7 @@ bool same(const Rollcall::Claim& a, const Rollcall::Claim& b) {
     return a.hash == b.hash && a.shape == b.shape && a.dtype == b.dtype;
 }
 
-/// Sorts claims by member: the host's order, in which members called, must not show.
+/// Sorts claims by member: the result must not depend on the order in which ranks ran.
 std::vector<Rollcall::Side> sides_in(Rollcall::Roll& roll) {
     std::sort(roll.claims.begin(), roll.claims.end(),
               [](const auto& a, const auto& b) { return a.member < b.member; });

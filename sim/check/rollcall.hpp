@@ -35,7 +35,7 @@ std::vector<std::vector<Item>> sides_of(const std::vector<Item>& items, Alike al
     return sides;
 }
 
-/// Compares what members of a team say about one thing that should be the same for all.
+/// Compares claims of a team's members about a thing that should be the same for all.
 ///
 /// Claims with the same number belong together. The number counts each member's claims in
 /// order, or identifies something that is the same on all members. Claims are noted while
@@ -47,23 +47,23 @@ class Rollcall {
     struct Claim {
         int member = 0;
         bool reads = false;        ///< the member reads (true) or holds the thing
-        bool is_gradient = false;  ///< the step's gradient; else the parameter before it
+        bool is_gradient = false;  ///< a gradient; else a parameter before the step
         bool is_in_part = false;   ///< only a part of the values was reduced
-        std::uint64_t hash = 0;    ///< equal for equal values, with the shape and dtype
+        std::uint64_t hash = 0;    ///< values are equal if hash, shape and dtype are
         Shape shape;
         DType dtype = DType::f32;
         std::string name;        ///< of the thing
         SourceLine at;           ///< the call that makes the claim
         const char* call = "";   ///< that call's name, for messages
         SourceLine declared_at;  ///< the line that declared the thing, if any
-        SourceLine made_at;      ///< the line that made what is read, if it is known
+        SourceLine made_at;      ///< the line that made the read values, if known
         std::string reduced;     ///< the collective that reduced the values, if known
         std::shared_ptr<const GradientTerms> terms;  ///< of a gradient, if known
         std::int64_t clip = -1;  ///< number of the rank's clip that scaled it, if known
         Picoseconds time = 0;
         std::uint64_t step = 0;   ///< of an optimizer, from 1
-        std::uint64_t order = 0;  ///< among its member's claims; set by note()
-        /// The operations that made the values, by bytes, if they are known.
+        std::uint64_t order = 0;  ///< place among its member's claims; set by note()
+        /// The operations that made the values, each with its bytes, if they are known.
         struct Maker {
             std::int64_t begin;
             std::int64_t end;
@@ -100,20 +100,20 @@ class Rollcall {
     /// Returns the number of a member's next claim, if numbers count claims in order.
     std::uint64_t next_number(const Team& team, int member);
 
-    /// Notes a claim. `of_claim` is called if no member has made the same claim before.
-    /// If the member has already made a claim with this number, the claim gets the next
-    /// number.
+    /// Notes a claim. Calls `of_claim` for the values, unless a member has claimed the
+    /// same. If the member has already made a claim with this number, the claim gets the
+    /// next number.
     using Values = std::function<HostTensor()>;
     void note(const Team& team, std::uint64_t number, Claim claim,
               const Values& of_claim = {});
 
-    /// The run is quiet: throws FaultError for the first complete roll whose sides
+    /// When the run is quiet: throws FaultError for the first complete roll whose sides
     /// differ.
     void compare();
 
     /// Compares if claims were noted since the last call. Then drops rolls that some
-    /// member will never answer: since then every member of the team has made kClaims
-    /// claims, or each member in the roll has made 8 kClaims.
+    /// member will never answer: after a roll's last claim, every member of the team has
+    /// made kClaims claims, or every member in the roll has made 8 kClaims.
     void compare_new();
 
     /// Returns the rolls that not all members have answered, by team, then by number.
@@ -122,15 +122,16 @@ class Rollcall {
   private:
     using Key = std::pair<int, std::uint64_t>;  // team, number
 
-    /// Limits the values that are kept until other members come. Further claims keep only
-    /// their hash; then the host's order decides whether a diagnosis names an element.
+    /// The most bytes of values that are kept until other members make their claims. Any
+    /// further claim keeps only its hash; then the order in which the host runs ranks
+    /// decides whether a diagnosis names an element.
     static constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
 
     void forget_old();
     void drop_values(Roll& roll);
 
     Explain explain_;
-    std::map<int, std::vector<std::uint64_t>> numbers_;  ///< by team, for each member
+    std::map<int, std::vector<std::uint64_t>> numbers_;  ///< by team: claims per member
     std::map<Key, Roll> open_;
     std::vector<Key> complete_;
     std::int64_t bytes_ = 0;  ///< of all rolls' values

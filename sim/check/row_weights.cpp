@@ -47,7 +47,7 @@ struct GradientStep {
         return reduction == other.reduction && factor == other.factor &&
                (reduction || at == other.at);
     }
-    /// Returns whether both are the same, or similar collectives of the same ranks.
+    /// Returns whether the steps are the same, or similar collectives of the same ranks.
     bool is_like(const GradientStep& other) const {
         return *this == other ||
                (reduction && other.reduction && factor == other.factor &&
@@ -60,21 +60,21 @@ struct GradientStep {
 struct Accumulated {
     std::shared_ptr<const LossRows> loss;
     Origin first;       ///< the collective that summed it
-    Origin second;      ///< overwrote it or summed it again; null if added twice
+    Origin second;      ///< what overwrote it or summed it again; null if added twice
     SourceLine at{};    ///< where it was added twice
     bool lost = false;  ///< the part is lost; else it counts twice
 };
 
-/// The weights of a value: it is the gradient of the sum over rows of factor times loss,
-/// changed by `steps` since. Backward is linear, so all values that it makes from a
-/// loss's gradient have the same rows. If there are no rows, the values are zeros.
+/// The weights of a value: the gradient of the sum, over rows, of factor times loss, then
+/// changed by `steps`. Backward is linear, so all values that it makes from a loss's
+/// gradient have the same rows. If there are no rows, the values are zeros.
 struct RowWeights {
     std::vector<std::shared_ptr<const LossRows>> losses;
     std::vector<GradientStep> steps;
     bool is_loss_gradient = false;  ///< it is the loss's gradient itself
-    /// The sums that were added to make this, and the byte of each that is first here.
+    /// The reduced sums that were added to this value, each with its first added byte.
     std::vector<std::pair<Origin, std::int64_t>> added{};
-    std::vector<Accumulated> mistakes{};  ///< if a parameter is updated with this
+    std::vector<Accumulated> mistakes{};  ///< mistakes if this updates a parameter
 
     bool zero() const { return losses.empty(); }
     /// Returns the product of the factors of all steps.
@@ -91,9 +91,9 @@ enum class Unit : std::uint8_t { rows, elements };
 
 /// Numbers that describe a gradient's weights.
 struct Figures {
-    std::map<int, double> by_rank;  ///< factors times counts, of each rank's losses
-    double factors = 0;             ///< their sum: 1 for a mean over all
-    double multiplier = 1;          ///< since backward
+    std::map<int, double> by_rank;  ///< sum of factor times count over a rank's losses
+    double factors = 0;             ///< the sum of by_rank: 1 for a mean over all
+    double multiplier = 1;          ///< the product of all steps' factors
     bool equal = true;              ///< all losses have the same factor
     double factor = 0;              ///< of the first loss
     int ranks() const { return static_cast<int>(by_rank.size()); }
@@ -148,7 +148,7 @@ class RowWeightWatcher final : public Tracker<Weights> {
     const Engine& engine_;
     std::vector<RankLosses> of_step_;            ///< by rank
     std::vector<GroupSizes> groups_;             ///< by rank
-    std::map<Weights, std::vector<int>> right_;  ///< judged right with these sizes
+    std::map<Weights, std::vector<int>> right_;  ///< judged right with these group sizes
     const Weights zero_ = std::make_shared<const RowWeights>();
 };
 
@@ -186,7 +186,7 @@ Weights sum_of(const Weights& one, const Weights& other) {
         else
             of_both.push_back(loss);
     if (sum.losses.size() == one->losses.size() && !one->is_loss_gradient) return one;
-    // The other sum has all that this one has summed, and more.
+    // `other` contains all that `one` contains, and more.
     if (one->steps != other->steps && of_both.size() == one->losses.size())
         sum.mistakes.push_back({of_both.front(), reduction_in(*one)->reduction,
                                 reduction_in(*other)->reduction});
@@ -405,7 +405,7 @@ std::string sum_text(const RowWeights& gradient, int ranks) {
                        ranks);
 }
 
-/// Returns what is wrong with the mean over n ranks; empty if that is not the mistake.
+/// Returns what is wrong with the mean over n ranks; empty if the mistake is another.
 std::string average_text(const RowWeights& gradient, const Figures& figures, Unit unit,
                          const std::vector<int>& group_sizes) {
     const int n = figures.ranks();
@@ -487,8 +487,8 @@ std::optional<Diagnosis> explain_means(const RowWeights& gradient, const Figures
 
 /// Returns what is wrong with a gradient that updates a parameter: a wrong average (F21),
 /// or a mean of unequal means (F28). Reports a mistake only if it alone explains the
-/// weights. Returns nothing if all rows have one weight, and it is 1 or the weights add
-/// up to 1. `group_sizes` are the sizes of this rank's communicators.
+/// weights. Returns nothing if all rows have an equal weight, which is 1 or makes the
+/// weights add up to 1. `group_sizes` are the sizes of this rank's communicators.
 std::optional<Diagnosis> explain_weights(const RowWeights& gradient,
                                          const DeviceOperation& update,
                                          const std::vector<int>& group_sizes) {
@@ -509,8 +509,8 @@ std::optional<Diagnosis> explain_weights(const RowWeights& gradient,
 
 using Ranges = Shadow<Weights>::Ranges;
 
-/// Returns whether the range is only a part of a loss's gradient: then it does not stand
-/// for all rows of the loss.
+/// Returns whether the range is only a part of a loss's gradient: then its weights are
+/// not those of all rows of the loss.
 bool is_cut(const Shadow<Weights>::Range& range) {
     return range.fact->is_loss_gradient &&
            (range.shift() != 0 ||

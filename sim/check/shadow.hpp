@@ -74,7 +74,7 @@ class Shadow {
         if (found->second.empty()) storages_.erase(found);
     }
 
-    /// The tensor has new values, for which the fact holds.
+    /// Notes that the tensor has new values, with this fact about them.
     void set(const Tensor& tensor, Fact fact) {
         put(tensor, {{0, tensor.bytes(), 0, std::move(fact)}});
     }

@@ -21,8 +21,8 @@ namespace {
 struct ShardStep {
     int rank = 0;
     double learning_rate = 0;
-    std::int64_t step = 0;  ///< of an optimizer that counts them
-    double multiplier = 1;  ///< of the gradient, since it was scattered
+    std::int64_t step = 0;  ///< its number, if the optimizer counts steps
+    double multiplier = 1;  ///< of all scalings since the gradient was scattered
     SourceLine scaled_at;
     const char* operation = "";
     SourceLine at;

@@ -14,7 +14,7 @@ namespace {
 /// Parts of a whole that were gathered in another order than they were scattered in.
 struct Misplaced {
     Origin gathering;
-    std::vector<std::int64_t> parts;  ///< by member: which part it brought
+    std::vector<std::int64_t> parts;  ///< by member: the part that it passed
     Origin dealing;                   ///< null if random numbers were drawn
     const char* drawn_by = "";
     SourceLine dealt_at;
@@ -144,7 +144,7 @@ void ShardWatcher::collective_begins(const Team& /*team*/, const Meeting& meetin
     if (!verb.moves()) return;
     const bool deals = verb.scatters();
     const Origin origin = deals ? origin_of(meeting) : nullptr;
-    Ranges whole;  // of what all have afterwards
+    Ranges whole;  // of the values that all members have afterwards
     if (verb.gathers() || (verb.is_alike() && !verb.reduces)) whole = moved(meeting);
     if (verb.gathers()) {
         const auto misplaced = misplaced_in(meeting);

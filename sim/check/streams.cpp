@@ -34,13 +34,13 @@ struct Draw {
 
 /// F29: ranks share random numbers but should not, or do not share them but should.
 ///
-/// Looks at masks: numbers that are drawn in a forward phase and multiply something
-/// there. If activations are replicas, because all ranks have them from one all-reduce or
+/// Looks at masks: numbers that are drawn in a forward phase and multiply a tensor there.
+/// If activations are replicas, because all ranks have them from one all-reduce or
 /// all-gather, they need the same mask on all of these ranks. Replicas of a model (their
 /// gradients are summed) need different masks. Ranks have replicas, and not parts of one
 /// model, if they exchange only parameters in forward. If a team has declared replicas of
-/// single parameters, only its sums of gradients count: its ranks may have parts of one
-/// model that lack an exchange. A mask is identified by its stream and offset; a mask
+/// single parameters, only its sums in the category `gradients` count, because its ranks
+/// may have parts of one model. A mask is identified by its stream and offset; a mask
 /// that the program uploads is unknown.
 class StreamWatcher final : public Tracker<Draw> {
   public:
@@ -61,13 +61,13 @@ class StreamWatcher final : public Tracker<Draw> {
     };
     struct RankDraws {
         std::vector<Use> uses;               ///< since the last update
-        std::vector<const Team*> exchanged;  ///< teams used in forward since then
+        std::vector<const Team*> exchanged;  ///< teams used in forward since that update
     };
 
     RankDraws& draws_of(int rank) { return ranks_[rank]; }
     bool is_in_forward(int rank) const;
     void multiplied(int rank, const DeviceOperation& operation);
-    /// Notes that the rank's activation is masked by what was drawn.
+    /// Notes that the rank's activation is masked by the drawn numbers.
     void masked(int rank, const Tensor& activation, const Draw& draw, SourceLine at);
     bool are_replicas(const Team& team) const;
     bool sums_gradients(const Team& team, const Meeting& meeting) const;

@@ -22,7 +22,7 @@ struct Forgotten {
     std::set<int> ranks;
 };
 
-/// Returns forgotten launches by line, in the order of ranks, communicators and program.
+/// Returns forgotten launches by line, sorted by rank, then communicator, then launch.
 std::vector<Forgotten> forgotten_in(const Engine& engine, std::size_t& count) {
     struct Entry {
         int rank;

@@ -31,7 +31,7 @@ struct VectorClock {
     std::vector<Entry> entries;  ///< by lane
 };
 
-/// A clock that no longer changes; all with this knowledge share it. Null knows nothing.
+/// A clock that no longer changes, shared by all with this knowledge; null if empty.
 using Knowledge = std::shared_ptr<const VectorClock>;
 
 /// Returns whether `more` knows all that `less` does.
@@ -49,7 +49,7 @@ inline bool covers(const Knowledge& more, const Knowledge& less) {
     return true;
 }
 
-/// Joins the knowledge of several.
+/// Joins several pieces of knowledge.
 class KnowledgeSum {
   public:
     void add(const Knowledge& knowledge) {

@@ -51,7 +51,7 @@ class VersionWatcher final : public Watcher {
         std::uint64_t pass = 0;  ///< the forward that read
         SourceLine at;
     };
-    /// Says whether an update is of a shard: yes if the gradient was reduced and
+    /// Whether an update changes only a shard: yes if the gradient was reduced and
     /// scattered, perhaps if it was all-reduced.
     enum class OfShard : std::uint8_t { no, perhaps, yes };
     struct Update {
@@ -205,7 +205,7 @@ void VersionWatcher::read_in_forward(int rank, const DeviceOperation& operation,
     const bool known = std::any_of(reads.begin(), reads.end(),
                                    [&](const Read& past) { return past.range == range; });
     if (!known) reads.push_back({range, mine.time, phase.pass, operation.at});
-    // A program may number micro-batches without end; those with low numbers have ended.
+    // A program may number micro-batches without end; the lowest numbers have ended.
     constexpr std::size_t kMicroBatches = 1024;
     if (history.reads.size() > kMicroBatches) history.reads.erase(history.reads.begin());
 }
@@ -222,7 +222,7 @@ std::int64_t first_gap(const Ranges& ranges, std::int64_t bytes) {
 }
 
 /// This rank updates only its shard of a whole (or of a flat buffer of parameters). If it
-/// reads the rest, that must come from other ranks after each update.
+/// reads the rest, other ranks must send the rest after each update.
 void VersionWatcher::require_all_written(int rank, const DeviceOperation& operation,
                                          const Tensor& read,
                                          const History& history) const {
@@ -399,7 +399,7 @@ void VersionWatcher::freed(int rank, const Storage& storage) noexcept {
     rank_history(rank).written.free(storage);
     const auto found = rank_history(rank).storages.find(&storage);
     if (found == rank_history(rank).storages.end()) return;
-    found->second->gathered.clear();  // may point to itself, if gathered in place
+    found->second->gathered.clear();  // a history gathered in place points to itself
     rank_history(rank).storages.erase(found);
 }
 

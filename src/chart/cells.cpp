@@ -22,7 +22,7 @@ std::vector<int> largest_boxes(const std::vector<const Box*>& boxes,
     std::vector<int> shown(count, -1);
     std::vector<std::int64_t> most(count, 0);
     std::vector<std::int64_t> busy(count, 0);
-    // Here, times are in a unit in which a cell is `cell` long.
+    // Times here are multiplied by `columns`, so that a column is `cell` long.
     for (std::size_t i = 0; i < boxes.size(); ++i) {
         const std::int64_t start = boxes[i]->start / cut * grid.columns;
         const std::int64_t end = boxes[i]->end / cut * grid.columns;

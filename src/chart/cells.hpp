@@ -24,8 +24,7 @@ std::vector<const Box*> outer_boxes(const Row& row);
 
 /// Returns for each column the index in `boxes` of the box that is drawn there: the box
 /// that fills most of the column, or -1 if more than half of it is idle. A box that would
-/// vanish gets an idle column, or a column of the box that is drawn there, if that box
-/// has several.
+/// vanish gets an idle column, or one of several columns of the box that is drawn there.
 std::vector<int> fill_cells(const std::vector<const Box*>& boxes, const CellGrid& grid);
 
 }  // namespace lockstep

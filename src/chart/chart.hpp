@@ -30,7 +30,7 @@ struct Axis {
     double per_unit = 1;
     std::string unit;  ///< "us"; empty if the times have no unit
 
-    /// A scale in the largest of s, ms, us, ns and ps that `end` reaches.
+    /// Returns a scale in the largest unit (s, ms, us, ns or ps) that `end` reaches.
     static Axis of_seconds(Picoseconds end);
 
     /// Returns round times: 0, and at most `most` later times.
@@ -44,9 +44,9 @@ struct Box {
     Picoseconds start = 0;
     Picoseconds end = 0;
     int look = 0;            ///< its index in Chart::looks
-    int number = -1;         ///< of the micro-batch; -1 if it has none
+    int number = -1;         ///< the micro-batch's number; -1 if the box has none
     int depth = 0;           ///< how many boxes of its row contain it
-    std::size_t source = 0;  ///< the item that the adapter made it from
+    std::size_t source = 0;  ///< index of the item that the adapter drew as this box
 };
 
 /// The words on a box and beside it.
@@ -70,7 +70,7 @@ struct Row {
     std::vector<Box> boxes;
 };
 
-/// Amounts, one for each layer, from a time on until the next level.
+/// The amounts of a strip's layers, from `time` until the next level begins.
 struct Level {
     static constexpr int kMostLayers = 7;
 
@@ -118,7 +118,7 @@ struct Panel {
     Picoseconds end = 0;  ///< when everything has ended; the axis may be longer
     Axis axis;
     std::vector<RowGroup> groups;
-    std::vector<int> layers;  ///< looks of the strips' layers, lowest first
+    std::vector<int> layers;  ///< indices of the layers' looks, lowest layer first
     std::vector<Arrow> arrows;
     /// Returns the words of a box; called only for boxes that are drawn.
     std::function<BoxWords(const RowGroup&, const Box&)> words_of;

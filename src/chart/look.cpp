@@ -32,7 +32,7 @@ constexpr std::array<Colour, 19> kColours{{
     {0x44, 0xAA, 0x99},  // cache: teal
     {0xC1, 0x12, 0x1F},  // circle of waiting: red
     {0x44, 0x44, 0x44},  // waiting: dark grey
-    {0x8A, 0x8A, 0x8A},  // waiting for none: middle grey
+    {0x8A, 0x8A, 0x8A},  // waiting for no other rank: middle grey
 }};
 
 /// Tol's light colours, "Colour schemes", 2021, in his order, for cells with text on

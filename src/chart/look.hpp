@@ -26,13 +26,13 @@ enum class Meaning : std::uint8_t {
     cache,
     circle,   ///< ranks that wait for each other in a circle
     waiting,  ///< ranks that wait
-    resting,  ///< ranks that wait for no other
+    resting,  ///< ranks that wait for no other rank
 };
 
 /// The look of one kind of box, and what a legend calls it.
 struct Look {
     Meaning meaning = Meaning::operation;
-    char letter = 0;  ///< stands for it if there is little room; 0 for layers of memory
+    char letter = 0;  ///< stands for a box where room is scarce; 0 for memory
     char fill = 0;    ///< fills the rest of its box in text
     std::string words;
     double lightness = 0;  ///< 0 is the colour of the meaning, 1 is white
@@ -54,8 +54,8 @@ struct Colour {
 Colour colour_of(Meaning meaning);
 Colour colour_of(const Look& look);
 
-/// Returns colour `place`, counted from 0, of a series such as a mesh's places along an
-/// axis. Neighbours differ; after 24 the colours repeat.
+/// Returns the colour of number `place`, from 0, of a series such as the places along a
+/// mesh's axis. Neighbours differ; after 24 the colours repeat.
 Colour colour_of_place(int place);
 inline constexpr int kPlaceColours = 24;
 

@@ -36,7 +36,7 @@ constexpr std::size_t kMostGroups = 64;
 constexpr std::size_t kMostBoxes = 20'000;
 
 // Pixels.
-constexpr double kWidth = 1'000;      ///< of the time axis, unless the picture grows
+constexpr double kWidth = 1'000;      ///< width of the time axis, unless Chart::grows
 constexpr double kLeastWidth = 560;   ///< if it grows
 constexpr double kMostWidth = 5'900;  ///< if it grows
 constexpr double kLeastNumbered = 14;
@@ -65,7 +65,7 @@ double width_on_box(const std::string& text) {
     return kSvgDigit * columns_of(text) + 1;
 }
 
-/// Returns attributes. A script uses them to find the boxes that a box waits for.
+/// Returns attributes with which a script finds the boxes that a box waits for.
 std::string data_of(const BoxWords& words) {
     std::string data;
     for (const auto& [name, value] :
@@ -90,7 +90,7 @@ struct Scale {
 /// A box as it is drawn, or several neighbours that are too narrow to be drawn one by
 /// one.
 struct DrawnBox {
-    const Box* box;  ///< the longest, if there are several
+    const Box* box;  ///< the longest box, if there are several
     Picoseconds start;
     Picoseconds end;
     int count;
@@ -404,7 +404,7 @@ class SvgPicture {
         return fmt::format("{}H{}V{}Z", path, svg_number(right), svg_number(bottom));
     }
 
-    /// Draws ticks below, and faint lines through all rows from `from` on.
+    /// Draws ticks below, and faint lines that begin at height `from`.
     void draw_axis(const Axis& axis, const Scale& scale, double from) {
         constexpr double kTickDigit = 7;
         const int most = static_cast<int>(
@@ -482,7 +482,7 @@ class SvgPicture {
     double least_pixels_ = 0.5;
     bool by_pixel_ = false;
     double y_ = kMargin - 4;
-    // The things that were drawn, for the legend.
+    // Whether these things were drawn, and so belong in the legend.
     bool has_idle_ = false;
     bool has_inner_ = false;
     bool has_numbers_ = false;

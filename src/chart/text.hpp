@@ -9,7 +9,7 @@ namespace lockstep {
 struct TextStyle {
     int width = 80;        ///< columns; at least 40 are used
     bool colour = false;   ///< ANSI colours, of 256
-    std::string drawn_by;  ///< a command that can draw all boxes; may be empty
+    std::string drawn_by;  ///< recommended command that draws all boxes; may be empty
 };
 
 /// Draws the chart as text: a line for each row with time to the right, a scale below,

@@ -23,7 +23,7 @@ BufferUse buffers_of(const CommOperation& operation, int rank) {
 
 std::string buffer_text(const Tensor& tensor, std::int64_t begin, std::int64_t end) {
     const std::int64_t size = bytes_of(tensor.dtype());
-    // In a flat buffer of many tensors, element numbers say little, so add the names.
+    // In a flat buffer of many tensors, names help more than element numbers.
     const Storage& storage = *tensor.storage();
     const std::string names =
         storage.labels.size() > 1 ? " (" + storage.names(begin, end) + ")" : "";
@@ -75,12 +75,12 @@ class Stretches {
     bool conflict();
 
   private:
-    /// If the stretch touches the last stretch of its kind, extends that stretch. So
-    /// blocks in the order of ranks are one stretch.
+    /// If the last stretch of the same kind (read or written) is adjacent to `next`,
+    /// extends that stretch. So blocks in the order of ranks become one stretch.
     void add(const Stretch& next);
 
     std::vector<Stretch> all_;
-    /// The index of the last stretch that is only read, and of the last that is written.
+    /// The index of the last stretch that is only read, and of the last written stretch.
     std::size_t last_[2] = {static_cast<std::size_t>(-1), static_cast<std::size_t>(-1)};
 };
 
@@ -95,7 +95,7 @@ void Stretches::add(const CommOperation& operation, int rank) {
     if (read == nullptr) return;
     Stretch rest = stretch_of(*read, false);
     if (written == nullptr || !read->overlaps(*written)) return add(rest);
-    // An in-place operation also reads memory on both sides of what it writes.
+    // An in-place operation also reads memory before and after the part that it writes.
     const Stretch own = stretch_of(*written, true);
     add({rest.storage, rest.begin, own.begin, false});
     rest.begin = own.end;
@@ -137,8 +137,8 @@ void Stretches::add(const Stretch& next) {
     all_.push_back(next);
 }
 
-/// Returns the buffers that two operations of a group must not share, but do; null if
-/// there are none.
+/// Returns a buffer of `a` and a buffer of `b` that overlap although one of them is
+/// written; null if there are none.
 BufferUse clash(const CommOperation& a, const CommOperation& b, int rank) {
     const BufferUse one = buffers_of(a, rank);
     const BufferUse two = buffers_of(b, rank);
@@ -151,8 +151,8 @@ BufferUse clash(const CommOperation& a, const CommOperation& b, int rank) {
     return {};
 }
 
-/// Returns whether one operation has its output in a storage that the other one uses. For
-/// nearly all pairs this check is enough.
+/// Returns whether one operation has its output in a storage that the other one uses. If
+/// not, as for nearly all pairs, the two cannot clash.
 bool may_write_into(const CommOperation& a, const CommOperation& b) {
     const auto one_way = [](const CommOperation& writer, const CommOperation& other) {
         const Storage* const written = writer.output.storage();

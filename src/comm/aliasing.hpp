@@ -14,8 +14,8 @@ struct BufferUse {
     const Tensor* written = nullptr;
 };
 
-/// Returns the buffer use of member `rank` of the communicator. For example, a rank that
-/// is not the root of a broadcast does not read its buffer. Empty tensors are not used.
+/// Returns the memory that member `rank` of the communicator reads and writes. In a
+/// broadcast, for example, only the root reads. Empty tensors count as unused.
 BufferUse buffers_of(const CommOperation& operation, int rank);
 
 /// "elements 0 to 63 of the f32 buffer made at program.cpp:12": bytes [begin, end) of a

@@ -16,7 +16,7 @@ namespace lockstep {
 
 namespace {
 
-/// `whole` must have `parts` times as many elements as `part`, of the same type.
+/// Requires that `whole` has `parts` times as many elements as `part`, of the same type.
 void require_parts(const char* verb, const char* whole_name, const Tensor& whole,
                    const char* part_name, const Tensor& part, std::int64_t parts,
                    SourceLine at) {
@@ -140,7 +140,7 @@ Work Communicator::start(CommOperation operation) {
 }
 
 Work Communicator::launch(CommOperation& operation) {
-    if (group_open_) [[unlikely]]  // the name costs more than this check
+    if (group_open_) [[unlikely]]  // checked first: name_of() costs more
         refuse_inside_group(name_of(operation.verb), operation.at);
     require_apart(operation, rank_, name_);
     return do_launch({&operation, 1}, operation.at);
@@ -206,8 +206,8 @@ Work Communicator::barrier(SourceLine at) {
 }
 
 // NCCL has no all-to-all of unequal blocks, so this is a group of sends and recvs, as in
-// PyTorch's all_to_all_single with split sizes. Empty blocks are posted too, so that a
-// rank that expects a message instead is found.
+// PyTorch's all_to_all_single with split sizes. Empty blocks are posted, too, so that a
+// peer that expects rows instead is reported.
 
 namespace {
 
@@ -399,7 +399,7 @@ Group& Group::add(CommOperation operation) {
     return *this;
 }
 
-// Fills in a message in its final place: large simulations make millions of messages.
+// Builds a message inside the list, without a copy: large simulations make millions.
 Group& Group::add_message(Verb verb, const Tensor& buffer, int peer, SourceLine at) {
     if (started_) [[unlikely]]
         refuse_late(verb, at);

@@ -23,9 +23,9 @@ using BytesByVerb = std::array<std::int64_t, kVerbs>;
 /// An operation starts when all earlier operations of this device and of the communicator
 /// are done. It overlaps with later operations of the device, until Work::wait. All ranks
 /// of the communicator call the same collectives in the same order. A send and its recv
-/// wait for each other: nothing is buffered. Destinations are the first arguments.
-/// Buffers may be views. The buffers of one call may share memory only as the verb's
-/// in-place rule says. The buffers of a group may share memory only if none of them is
+/// wait for each other: nothing is buffered. The output is the first argument. Buffers
+/// may be views. The buffers of one call may share memory only if the verb's in-place
+/// rule allows it. The buffers of a group may share memory only if none of them is
 /// written (src/comm/aliasing.hpp). The caller keeps the buffers until it has waited for
 /// the Work. Wrong shapes, dtypes or ranks throw UsageError.
 ///
@@ -77,21 +77,21 @@ class Communicator {
     /// rank order. On other ranks input is none. The root sends (n-1)/n S bytes.
     Work scatter(const Tensor& output, const Tensor& input, int root,
                  SourceLine at = SourceLine::here());
-    /// Sends block i of input to rank i. In rank i's output it is the block of this rank.
+    /// Sends block i of input to rank i, and receives block i of output from rank i.
     /// (n-1)/n S bytes, n-1 steps. In place if output is input.
     Work all_to_all(const Tensor& output, const Tensor& input,
                     SourceLine at = SourceLine::here());
-    /// all_to_all with blocks of unequal sizes. Sizes are in rows of the first dimension
-    /// (in elements, if there is only one dimension). The next send_counts[i] rows of
-    /// input go to rank i. The next recv_counts[i] rows of output come from rank i, whose
-    /// send_counts must match. Counts add up to all rows of their tensor. It is a group
-    /// with one message to and one message from each other rank; empty messages are left
-    /// out. The own block is copied.
+    /// all_to_all with blocks of unequal sizes: sends send_counts[i] rows of input to
+    /// rank i, and receives recv_counts[i] rows of output from rank i. Blocks are in rank
+    /// order, and rows are those of the first dimension. Rank i's counts must match these
+    /// counts. Counts must add up to all rows of their tensor. It is a group with one
+    /// message to and one from each other rank. Empty messages, and the copy of this
+    /// rank's own block, take no virtual time and are not counted.
     Work all_to_all_v(const Tensor& output, const std::vector<std::int64_t>& recv_counts,
                       const Tensor& input, const std::vector<std::int64_t>& send_counts,
                       SourceLine at = SourceLine::here());
-    /// Sends to one rank, or receives from it; that rank must call the other half with
-    /// the same count and dtype.
+    /// Sends to rank `peer`, or receives from it. The peer must call the matching recv or
+    /// send, with the same count and dtype.
     Work send(const Tensor& input, int peer, SourceLine at = SourceLine::here());
     Work recv(const Tensor& output, int peer, SourceLine at = SourceLine::here());
     /// No rank's barrier ends before all ranks' barriers have begun. ceil(log2 n) empty
@@ -117,26 +117,26 @@ class Communicator {
     std::unique_ptr<Communicator> split(int color, int key,
                                         const std::string& name = "split",
                                         SourceLine at = SourceLine::here());
-    /// Splits, and checks the members that this rank expects: FaultError (F06) if the
-    /// ranks' requests make a different communicator.
+    /// Splits as requested. FaultError (F06) if the new communicator does not have the
+    /// members that the request expects.
     std::unique_ptr<Communicator> split(const SplitRequest& request,
                                         SourceLine at = SourceLine::here());
     static constexpr int kNoColor = -1;
 
     /// Returns a communicator of `ranks`, numbered in that order; null on ranks that are
-    /// not in the list. Every rank of this communicator calls it with the same list and
-    /// name; if not, FaultError (F06).
+    /// not in the list. Every rank of this communicator must call subgroup with the same
+    /// list and name; if not, FaultError (F06).
     std::unique_ptr<Communicator> subgroup(const std::vector<int>& ranks,
                                            const std::string& name = "subgroup",
                                            SourceLine at = SourceLine::here());
 
-    /// Called by the code that made the communicator, when this rank's program is over.
-    /// FaultError (F15) if a group was begun and never started.
+    /// Throws FaultError (F15) if a group was begun and never started. The code that made
+    /// the communicator calls this when the rank's program is over.
     void require_groups_started() const;
 
-    /// Returns what this rank has sent over this communicator so far. Only completed
-    /// operations count, so a backend that can tell throws UsageError while something is
-    /// in flight. See src/comm/expect.hpp.
+    /// Returns the bytes that this rank has sent over this communicator so far. Only
+    /// completed operations count, so a backend throws UsageError if it knows that an
+    /// operation is in flight. See src/comm/expect.hpp.
     BytesByVerb bytes_sent(SourceLine at = SourceLine::here()) const {
         return do_bytes_sent(at);
     }
@@ -150,10 +150,10 @@ class Communicator {
           size_(size) {}
 
     Device& device() const { return device_; }
-    /// This rank's number in the run; still known when the run is over.
+    /// This rank's number in the run, valid also after the run.
     int owner() const { return owner_; }
-    /// Describes a use of this communicator at `at`, after the run that made it. For
-    /// world, `made_at` is empty.
+    /// Returns the error for a use of this communicator after its run has ended, at line
+    /// `at`. `made_at` is the line that made the communicator; empty for world.
     FaultError used_after_run(SourceLine made_at, SourceLine at) const;
 
   private:
@@ -168,10 +168,10 @@ class Communicator {
     friend void declare_same(Communicator& group, const HostTensor& values,
                              const std::string& name, SourceLine at);
 
-    /// Checks the caller's request, and fills in the rest.
+    /// Checks the caller's operation, and fills in dtype and count.
     void complete(CommOperation& operation) const {
         operation.all_to_all_v = false;
-        // A simulator of many devices makes millions of messages.
+        // Messages must be fast: a simulator of many devices makes millions of them.
         if (is_point_to_point(operation.verb)) [[likely]]
             complete_message(operation);
         else
@@ -179,7 +179,7 @@ class Communicator {
     }
     void complete_message(CommOperation& operation) const;
     void complete_collective(CommOperation& operation) const;
-    /// A broadcast and a reduction have one buffer: input, output or both.
+    /// Sets `input` and (in a reduce, only at the root) `output` to the one buffer.
     void set_one_buffer(CommOperation& operation) const;
     void fit_two_buffers(CommOperation& operation) const;
     void require_own(const CommOperation& operation, const Tensor& tensor) const {
@@ -199,12 +199,12 @@ class Communicator {
     }
     [[noreturn]] void refuse_inside_group(const char* call, SourceLine at) const;
 
-    /// Starts an operation that is complete.
+    /// Starts an operation whose fields complete() has filled in.
     Work launch(CommOperation& operation);
-    /// Starts the operations together, and may move from them. `at` is the caller's line
-    /// of the group, or of a single operation.
+    /// Starts the operations together, and may move from them. `at` is the line that
+    /// calls group(), or the line of the single operation.
     virtual Work do_launch(std::span<CommOperation> operations, SourceLine at) = 0;
-    /// Uses sends and recvs; a backend may pass the whole call on instead.
+    /// By default, posts sends and recvs. A backend may override it.
     virtual Work do_all_to_all_v(const Tensor& output,
                                  const std::vector<std::int64_t>& recv_counts,
                                  const Tensor& input,
@@ -213,10 +213,10 @@ class Communicator {
     virtual std::unique_ptr<Communicator> do_split(const SplitRequest& request,
                                                    SourceLine at) = 0;
     virtual BytesByVerb do_bytes_sent(SourceLine at) const = 0;
-    /// Uses the communicator's own verbs; a backend may have something cheaper.
+    /// By default, uses the communicator's own verbs. A backend may have a cheaper way.
     virtual void do_expect_replicated(const Tensor& tensor, const std::string& name,
                                       SourceLine at);
-    /// For a backend that looks for replicas that diverge.
+    /// By default these three do nothing. Backends that compare replicas override them.
     virtual void do_declare_replicas(const Tensor& /*tensor*/,
                                      const std::string& /*name*/, SourceLine /*at*/) {}
     virtual void do_declare_same(const Tensor& /*tensor*/, const std::string& /*name*/,
@@ -234,14 +234,14 @@ class Communicator {
     SourceLine group_at_;
 };
 
-/// Collects operations of one communicator and starts them together. The verbs are the
-/// communicator's. A communicator has one open group at a time. A group must be started
-/// exactly once, and accepts nothing afterwards; otherwise FaultError (F15). If an
-/// exception leaves the group's scope, nothing of the group starts.
+/// Collects operations of one communicator and starts them together. The verbs are those
+/// of Communicator. A communicator has one open group at a time. A group must be started
+/// exactly once, and accepts no operations afterwards; otherwise FaultError (F15). If an
+/// exception leaves the group's scope, no operation of the group starts.
 ///
 /// If all ranks have the same collectives in one group, these cost the latency of the
 /// longest collective and the bytes of all. NCCL runs them in one kernel, whose channels
-/// work at the same time. Two costs that NCCL has are left out here:
+/// work at the same time. Lockstep leaves out two costs that NCCL has:
 /// - Each channel runs its collectives one after another. NCCL's own estimate for N
 ///   collectives of one kind on a ring has ceil(N / channels) latencies: 7 for 100
 ///   all-gathers on 16 channels (latCount in ncclTopoGetAlgoTime, src/graph/tuning.cc of
@@ -252,8 +252,7 @@ class Communicator {
 ///   ncclLaunchPrepare).
 /// Under NCCL 2.13.4 a user measured 116 s for groups of 980 reduce-scatters (21 MB
 /// together), and 1.6 s if each group was one flat reduce-scatter
-/// (github.com/NVIDIA/nccl, issue 725). So with NCCL a flat buffer is still worth its
-/// copies.
+/// (github.com/NVIDIA/nccl, issue 725). So with NCCL, copying into a flat buffer pays.
 class [[nodiscard]] Group {
   public:
     Group(Communicator& communicator, SourceLine at);
@@ -279,11 +278,11 @@ class [[nodiscard]] Group {
                    SourceLine at = SourceLine::here());
     Group& all_to_all(const Tensor& output, const Tensor& input,
                       SourceLine at = SourceLine::here());
-    /// Adds one of these verbs, given as data as in Communicator::start. UsageError for
-    /// other verbs.
+    /// Adds an operation with one of these verbs, as in Communicator::start. UsageError
+    /// for other verbs.
     Group& add(CommOperation operation);
 
-    /// Launches what was collected. An empty group is done at once.
+    /// Starts the collected operations. An empty group is done at once.
     Work start(SourceLine at = SourceLine::here());
 
   private:

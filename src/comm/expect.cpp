@@ -114,12 +114,12 @@ void declare_same(Communicator& group, const HostTensor& values, const std::stri
 
 namespace {
 
-/// The words that a rank sends to the others: a hash of its values with their dtype and
-/// shape, or its difference from the usual values; at the end its number in the run.
+/// The words that a rank sends to the others: either a hash of its values, with dtype,
+/// shape and the rank's number in the run, or its difference from the usual values.
 constexpr std::int64_t kWords = 8;
 using Words = std::array<std::int64_t, kWords>;
 
-/// Returns every rank's words, by an all-gather: 64 bits are two i32.
+/// Returns every rank's words, with an all-gather in which a word is two i32.
 std::vector<Words> words_of_all(Communicator& group, Device& device, const Words& mine,
                                 SourceLine at) {
     HostTensor packed(Shape{2 * kWords}, DType::i32);
@@ -178,7 +178,7 @@ int rank_in(const Words& words) {
     return static_cast<int>(words.back());
 }
 
-/// Returns the sides of the sets, with members given as ranks of the run.
+/// Returns one side for each set of members. A side's ranks are numbers in the run.
 std::vector<ReplicaSide> sides_of(const std::vector<Words>& words,
                                   const std::vector<std::vector<int>>& sets,
                                   SourceLine at) {
@@ -192,8 +192,8 @@ std::vector<ReplicaSide> sides_of(const std::vector<Words>& words,
     return sides;
 }
 
-/// Returns how a rank's values differ from the usual ones: the first element that
-/// differs, the number of elements that differ, and this rank's first value that differs.
+/// Returns how a rank's values differ from the usual values: the first element that
+/// differs, the number of such elements, and this rank's value of the first of them.
 Words difference_of(const HostTensor& mine, const HostTensor& usual) {
     Words found{};
     if (mine == usual) return found;
@@ -215,9 +215,9 @@ HostTensor value_in(const Words& found, DType dtype) {
 
 }  // namespace
 
-/// Uses only the communicator's own verbs. The ranks exchange hashes. If these differ,
-/// the usual values are broadcast, and the ranks exchange their differences from the
-/// usual values. Every rank throws the same error.
+/// Uses only the communicator's own verbs. The ranks exchange hashes. If the hashes
+/// differ, a rank of the largest set of equal ranks broadcasts its values, and the ranks
+/// exchange their differences from these values. Every rank throws the same error.
 void Communicator::do_expect_replicated(const Tensor& tensor, const std::string& name,
                                         SourceLine at) {
     if (!device_.has_numbers()) return;
@@ -238,7 +238,7 @@ void Communicator::do_expect_replicated(const Tensor& tensor, const std::string&
     if (!same_kind(first_of(sets[1]), usual))
         throw FaultError(replicas_differ(name_, all, name, sides, "", ""));
 
-    // A rank whose shape or dtype differs takes part with a buffer that fits.
+    // A rank with another shape or dtype receives the broadcast in a buffer that fits.
     HostTensor usual_values(Shape(&usual[3], static_cast<int>(usual[2])),
                             static_cast<DType>(usual[1]));
     const bool alike = same_kind(signature, usual);

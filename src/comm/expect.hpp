@@ -7,37 +7,37 @@
 
 namespace lockstep {
 
-// A strategy's own code makes these assertions about itself. They are always checked, on
-// every backend.
+// Assertions that a strategy makes about itself. expect_replicated and expect_bytes are
+// always checked, on every backend; the declarations only under --check full.
 
-/// Asserts that every rank of the group holds the same bits in `tensor`. Every rank of
-/// the group makes the same calls, in the same order. FaultError (F24) names the ranks
+/// Asserts that every rank of the group has the same bits in `tensor`. Every rank of the
+/// group must make the same calls, in the same order. FaultError (F24) names the ranks
 /// that differ, the first element that differs, and the values on both sides. A NaN
-/// equals the same NaN. A run that computes shapes only compares shapes.
+/// equals the same NaN. In a shapes-only run, only shapes are compared.
 ///
 ///     expect_replicated(replicas, weight, "hidden.weight");
 ///
 /// On virtual devices the call costs no time and no bytes, and a difference ends the run
-/// when all ranks have called. On other backends it is an all-gather of a few bytes (more
-/// bytes only if something differs), and it waits for the other ranks.
+/// when all ranks have called. On other backends the call is an all-gather of a few bytes
+/// (more bytes only if values differ), and waits for the other ranks.
 void expect_replicated(Communicator& group, const Tensor& tensor,
                        const std::string& name = "", SourceLine at = SourceLine::here());
 
 /// Declares that every rank of the group holds a replica of a parameter, and that all
 /// replicas must be updated equally. Each rank declares its own replica, once. The call
-/// costs nothing and compares nothing. But under --check full, virtual devices then find
-/// F23: ranks that update with different gradients.
+/// itself costs nothing. Under --check full, virtual devices then report ranks that
+/// update their replicas with different gradients (F23).
 void declare_replicas(Communicator& group, const Tensor& tensor, const std::string& name,
                       SourceLine at = SourceLine::here());
 
 /// Declares that data which the ranks read, such as a batch, is the same on all of them.
-/// Every rank of the group calls it, in the same order. It costs nothing. Under --check
-/// full, virtual devices compare the data as expect_replicated does; other backends do
-/// not check.
+/// Every rank of the group must make the same calls, in the same order. A call costs
+/// nothing. Under --check full, virtual devices compare the data as expect_replicated
+/// does; other backends do not.
 void declare_same(Communicator& group, const Tensor& tensor, const std::string& name,
                   SourceLine at = SourceLine::here());
-/// Declares values that are not on a device yet, such as whole sequences from which each
-/// rank takes its stretch.
+/// Declares values that are not on a device yet, such as whole sequences of which each
+/// rank uploads its part.
 void declare_same(Communicator& group, const HostTensor& values, const std::string& name,
                   SourceLine at = SourceLine::here());
 
@@ -70,12 +70,12 @@ class ByteCount {
     BytesByVerb before_;
 };
 
-/// Asserts that this rank has sent `bytes` since the count began. FaultError (F27) says
-/// how many bytes it has sent, and by which operations.
+/// Asserts that this rank has sent `bytes` since the count began. If not, FaultError
+/// (F27) names the number of bytes that it has sent with each verb.
 void expect_bytes(const ByteCount& sent, std::int64_t bytes,
                   SourceLine at = SourceLine::here());
 
-/// One side of a tensor that should be the same on all ranks, for messages.
+/// Ranks that have the same values of a tensor, for a message about ranks that differ.
 struct ReplicaSide {
     std::vector<int> ranks;
     std::string value;  ///< the first element that differs, or the shape and dtype
@@ -83,13 +83,13 @@ struct ReplicaSide {
     SourceLine made_at{};  ///< the line that made the tensor, if it is known
 };
 
-/// Returns expect_replicated's diagnosis of two sides; the first is the usual one.
-/// `element` is the place of the values ("element [0, 3]"), and `differing` says how much
-/// differs ("5 of 64 elements differ"). Both are empty if the shapes differ.
+/// Returns the diagnosis of expect_replicated. Of two or more `sides`, the first has the
+/// most ranks. `element` is the place of the values ("element [0, 3]"); `differing` is a
+/// text: "5 of 64 elements differ". Both are empty if the shapes or dtypes differ.
 Diagnosis replicas_differ(const std::string& group, const std::vector<int>& members,
                           const std::string& name, const std::vector<ReplicaSide>& sides,
                           const std::string& element, const std::string& differing);
-/// Returns declare_same's diagnosis of two sides.
+/// Returns the diagnosis of declare_same, with the same arguments.
 Diagnosis reads_differ(const std::string& group, const std::vector<int>& members,
                        const std::string& name, const std::vector<ReplicaSide>& sides,
                        const std::string& element, const std::string& differing);

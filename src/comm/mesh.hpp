@@ -16,8 +16,8 @@ namespace lockstep {
 ///     Mesh mesh(rank.world(), {{"pp", 2}, {"dp", 2}, {"tp", 4}});
 ///     mesh["tp"].all_reduce(partial).wait();
 ///
-/// The last axis is the fastest, so the ranks of its lines are neighbours, which share a
-/// node. The ranks of the first axis' lines are farthest apart. With 16 ranks:
+/// The last axis is the fastest: the ranks of a line along it are neighbours, often on
+/// one node. The ranks of a line along the first axis are farthest apart. With 16 ranks:
 ///
 ///              pp 0                       pp 1
 ///            tp 0  1  2  3              tp 0  1  2  3
@@ -35,11 +35,11 @@ class Mesh {
     /// or occurs twice.
     Mesh(Communicator& world, std::vector<Axis> axes, SourceLine at = SourceLine::here());
 
-    /// Returns this rank's line along the axis: the ranks that differ from this rank only
-    /// in that coordinate, ascending. UsageError for a name that is no axis.
+    /// Returns this rank's line along the axis: the ranks whose other coordinates are the
+    /// same as this rank's, ascending. UsageError for a name that is no axis.
     Communicator& operator[](const std::string& axis) const;
-    /// Returns this rank's plane: the ranks that differ from this rank only in those
-    /// coordinates, in the order of the world. The first call for a plane splits the
+    /// Returns this rank's plane along these axes: the ranks whose other coordinates are
+    /// the same, in the order of the world. The first call for a plane splits the
     /// world, so all ranks must ask for planes in the same order. UsageError for a name
     /// that is no axis, or occurs twice.
     Communicator& plane(const std::vector<std::string>& axes,
@@ -59,7 +59,7 @@ class Mesh {
     Communicator* world_;
     MeshShape shape_;
     std::vector<std::unique_ptr<Communicator>> lines_;  ///< by axis
-    /// The axes of each plane, in order.
+    /// The planes, by the numbers of their axes.
     std::map<std::vector<std::size_t>, std::unique_ptr<Communicator>> planes_;
 };
 

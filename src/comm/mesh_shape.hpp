@@ -41,12 +41,12 @@ class MeshShape {
     int coordinate(int rank, const std::string& axis) const;
     /// Returns the rank's places along all axes, in the order of axes.
     std::vector<int> coordinates(int rank) const;
-    /// Returns the ranks that differ from `rank` only in that coordinate, ascending.
+    /// Returns, ascending, the ranks whose other coordinates are those of `rank`.
     std::vector<int> line(int rank, const std::string& axis) const {
         return plane(rank, {axis});
     }
-    /// Returns the ranks that differ from `rank` only in those coordinates, ascending.
-    /// UsageError for an axis that is named twice.
+    /// Returns, ascending, the ranks whose coordinates on all other axes are the same as
+    /// those of `rank`. UsageError for an axis that is named twice.
     std::vector<int> plane(int rank, const std::vector<std::string>& axes,
                            SourceLine at = SourceLine::here()) const;
     /// Returns all planes along those axes, ordered by their first rank. Each rank is in

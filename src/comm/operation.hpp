@@ -25,11 +25,11 @@ enum class Verb : std::uint8_t {
     split,
     send,
     recv,
-    copy,  ///< between a device and its host, which are one member
+    copy,  ///< between a device and its host, which are one member of the communicator
 };
 inline constexpr std::size_t kVerbs = 13;
 
-/// Says who gives what to whom in a verb. Backends and checkers all use these facts.
+/// Whose inputs a verb reads, whose outputs it writes, and what these buffers contain.
 struct VerbFacts {
     /// Members of the communicator.
     enum class Who : std::uint8_t { none, root, others, all };
@@ -38,14 +38,14 @@ struct VerbFacts {
     enum class Holds : std::uint8_t { whole, blocks };
 
     const char* name = nullptr;
-    Who from;      ///< whose inputs are read; in a send, only the sender's
-    Who to;        ///< whose outputs are written; `others` are all but the root
+    Who from;      ///< members whose inputs are read; in a send, only the sender
+    Who to;        ///< members whose outputs are written; `others` are all but the root
     Holds input;   ///< if blocks, block i is for member i
     Holds output;  ///< if blocks, block i came from member i
-    bool reduces;  ///< combines the inputs; else it only moves them
-    bool is_message = false;  ///< between two members; else a collective
+    bool reduces;  ///< true if the inputs are combined, false if they are only moved
+    bool is_message = false;  ///< true between two members, false for a collective
 
-    /// Returns whether a member's input is read, or its output written.
+    /// These two return whether the verb reads a member's input or writes its output.
     constexpr bool reads(bool is_root) const {
         return from == Who::all || (from == Who::root && is_root);
     }
@@ -57,10 +57,10 @@ struct VerbFacts {
     constexpr bool has_root() const {
         return !is_message && (from == Who::root || to == Who::root);
     }
-    /// Returns whether one buffer is input, output or both; otherwise there are two
-    /// buffers.
+    /// Returns whether a member passes one buffer to this collective, as input, output or
+    /// both, instead of two buffers.
     constexpr bool has_one_buffer() const { return has_root() && input == output; }
-    /// Returns whether the verb puts the members' inputs side by side.
+    /// Returns whether the output has the members' inputs side by side.
     constexpr bool gathers() const {
         return input == Holds::whole && output == Holds::blocks;
     }
@@ -74,7 +74,7 @@ struct VerbFacts {
     }
 };
 
-/// A verb that is not listed here does not compile.
+/// If a verb is not listed here, the program does not compile.
 constexpr VerbFacts listed_facts(Verb verb) {
     using Who = VerbFacts::Who;
     constexpr auto kWhole = VerbFacts::Holds::whole;
@@ -187,7 +187,7 @@ struct SplitRequest {
     /// The expected members of the new communicator, in order, as ranks of the
     /// communicator that is split; empty if nothing is expected.
     std::vector<int> members;
-    /// True if all ranks pass these members, not only the members themselves.
+    /// True if all ranks pass the list of members, false if only the members do.
     bool same_on_all = false;
     /// If the split makes lines or planes of a mesh: the mesh's axes, slowest first, in
     /// the form "dp 2"; otherwise empty. All ranks that name a mesh must name the same
@@ -201,8 +201,8 @@ std::string text_of(const SplitRequest& request);
 /// "ranks 0–3", or "ranks 3, 1" if they are not in the order of their numbers.
 std::string member_text(const std::vector<int>& members);
 
-/// Returns whether two ranks' operations can be the same collective: verb, count, dtype,
-/// reduction and root are equal.
+/// Returns whether two ranks' requests can be the same collective: they have the same
+/// verb, count, dtype, reduction and root.
 bool same_signature(const CommRequest& a, const CommRequest& b);
 
 /// "all_reduce(sum, 1000 x f32)", "send(250 x f64, to rank 3)".

@@ -20,8 +20,8 @@ struct LoggedCall : CommRequest {
     /// 0 is world. Communicators made by this rank's splits are numbered from 1, in the
     /// order of the splits.
     int communicator = 0;
-    /// The number of the launch, or of the launch waited for. Operations launched
-    /// together share one number.
+    /// The number of the launch; of a wait, the number of the launch that it waits for.
+    /// Operations launched together share one number.
     std::int64_t work = 0;
 
     SplitRequest split;  ///< of a split
@@ -29,15 +29,15 @@ struct LoggedCall : CommRequest {
 
 /// A rank's calls, in program order.
 struct RankLog {
-    int ranks = 1;  ///< of the cluster that the program ran on
+    int ranks = 1;  ///< number of ranks of the cluster
     std::vector<LoggedCall> calls;
-    bool ended = false;     ///< its program has ended
+    bool ended = false;     ///< the rank's program has ended
     bool complete = false;  ///< no call was dropped
 };
 
 /// Records a rank's calls of its communicators, so that a run that hangs can be repeated
-/// and explained on virtual devices. The rank writes, any thread reads. Only the last
-/// kMostCalls are kept.
+/// and explained on virtual devices. Only the rank writes; any thread may read. Only the
+/// last kMostCalls calls are kept.
 class OperationLog {
   public:
     static constexpr std::size_t kMostCalls = std::size_t{1} << 16;
@@ -70,7 +70,7 @@ class OperationLog {
     bool complete_ = true;
 };
 
-/// Throws UsageError if `bytes` are no log.
+/// Throws UsageError if `bytes` is not a log.
 RankLog read_log(const std::string& bytes);
 
 /// "all_reduce(sum, 1000 x f32)", "wait", "split".

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// One device's place in a run; a program uses this interface.
+/// One rank of a run, with its device and its communicators. Programs use this interface.
 class Rank {
   public:
     Rank(Device& device, Communicator& world, RankReport& report)
@@ -23,8 +23,8 @@ class Rank {
     Device& host(SourceLine at = SourceLine::here()) { return device_.host(at); }
     Communicator& world() { return world_; }
 
-    /// Keeps a tensor of the device or its host in the run's report; costs no virtual
-    /// time. If a name is kept twice, the later value counts.
+    /// Keeps a tensor of the device or its host in the run's report. It costs no virtual
+    /// time. If a name is kept twice, the later value replaces the earlier.
     void keep(const std::string& name, const Tensor& tensor,
               SourceLine at = SourceLine::here()) {
         Device* const place = tensor.device();
@@ -63,15 +63,15 @@ class Rank {
 
 using Program = std::function<void(Rank&)>;
 
-/// Devices that can run a program: N virtual ones in this process, or this process's GPU.
+/// Devices that can run a program: virtual ones in this process, or this process's GPU.
 class Cluster {
   public:
     virtual ~Cluster() = default;
     virtual int size() const = 0;
 
-    /// Runs the program on every device to its end. When one rank fails, all stop, and
-    /// the first cause is thrown: the program's exception, with the rank before its
-    /// sentence (see rethrow_naming_rank), or a FaultError that explains the mistake.
+    /// Runs the program on every device to its end. When one rank fails, all ranks stop,
+    /// and the first error is thrown: the program's exception, whose sentence then names
+    /// the rank (see rethrow_naming_rank), or a FaultError that explains the mistake.
     virtual RunReport run(const Program& program) = 0;
 };
 

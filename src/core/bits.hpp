@@ -10,8 +10,8 @@ namespace lockstep {
 
 // Tensors compared by their bits: a NaN equals the same NaN, and 0 differs from -0.
 
-/// Returns a hash of the bytes. Different bytes almost never have equal hashes. It hashes
-/// several bytes per nanosecond.
+/// Returns a hash of the bytes. Different bytes almost never have equal hashes. The
+/// function reads several bytes per nanosecond.
 std::uint64_t hash_of_bits(const std::byte* data, std::int64_t bytes);
 
 /// Says how two tensors of one shape and dtype differ.

@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// A reference to something callable. It passes a lambda down without a copy. It must not
-/// outlive the callable.
+/// A reference to something callable, such as a lambda, which is passed without a copy.
+/// The reference must not outlive the callable.
 template <typename Signature>
 class FunctionRef;
 

@@ -99,7 +99,7 @@ HostTensor HostTensor::reshaped(Shape shape) && {
 HostTensor HostTensor::rows(std::int64_t begin, std::int64_t count) const {
     require(
         shape_.dimensions() > 0 && begin >= 0 && count >= 0 && count <= shape_[0] - begin,
-        "{} rows from {} on of a tensor of shape {}{}", count, begin, shape_,
+        "a tensor of shape {} has no {} rows from row {} on{}", shape_, count, begin,
         hint_of_no_count(std::min(begin, count)));
     HostTensor part(shape_.with_first(count), dtype_);
     const std::int64_t row_bytes = shape_[0] == 0 ? 0 : bytes() / shape_[0];

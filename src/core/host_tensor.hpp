@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// A tensor on the host, contiguous and row-major. It is uploaded to a device, downloaded
-/// from it, kept in records and written to files.
+/// A tensor on the host, contiguous and row-major. Host tensors are uploaded to devices,
+/// downloaded from them, kept in records and written to files.
 class HostTensor {
   public:
     HostTensor() : HostTensor(Shape{0}, DType::f32) {}

@@ -40,7 +40,7 @@ namespace {
 /// Parts consist of rows and columns.
 void require_matrix(const Shape& whole) {
     require(whole.dimensions() <= 2,
-            "a part of a tensor of shape {}; vectors and matrices have parts", whole);
+            "a tensor of shape {} has no parts; only vectors and matrices do", whole);
 }
 
 }  // namespace
@@ -72,8 +72,8 @@ Part stacked_part(const Shape& whole, const std::vector<std::int64_t>& layers, i
         const std::int64_t cut =
             i < shares.size() ? std::min<std::int64_t>(parts, shares[i]) : parts;
         require(cut > 0 && parts % cut == 0,
-                "a layer of {} shares for {} parts; the number of shares must divide the "
-                "number of parts",
+                "a layer is cut into {} shares for {} parts; the number of shares must "
+                "divide the number of parts",
                 cut, parts);
         const std::int64_t each = (layer + cut - 1) / cut;
         const std::int64_t first = index / (parts / cut) * each;

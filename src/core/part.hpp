@@ -13,9 +13,9 @@ namespace lockstep {
 std::int64_t matrix_rows(const Shape& shape);
 std::int64_t matrix_columns(const Shape& shape);
 
-/// The part of a whole tensor that one device's shard has: blocks of rows, one below the
-/// other, from one column on. A row of the shard is padding if no block names it. If a
-/// part is flat, shard and whole are laid out as vectors, and a row is one element.
+/// The part of a whole tensor that one device's shard has: blocks of rows, all of which
+/// begin at one column. A row of the shard is padding if no block names it. If a part is
+/// flat, shard and whole are laid out as vectors, and a row is one element.
 struct Part {
     /// Rows [at, at + count) of the shard are rows [from, from + count) of the whole.
     struct Rows {
@@ -53,8 +53,8 @@ Part flat_part(const Shape& whole, std::int64_t from, std::int64_t count);
 Part stacked_part(const Shape& whole, const std::vector<std::int64_t>& layers, int parts,
                   int index, const std::vector<std::int64_t>& shares = {});
 
-/// `inner` is a part of the outer part's shard, which is sharded once more. Returns it as
-/// a part of the outer part's whole. Padding of either part stays padding.
+/// `inner` is a part of the outer part's shard, which is sharded once more. Returns
+/// `inner` as a part of the outer part's whole. Padding of either part stays padding.
 Part part_of_part(const Part& outer, const Part& inner);
 
 /// Returns whether the part is the whole.
@@ -67,7 +67,7 @@ bool is_sound(const Part& part);
 /// without padding.
 std::int64_t elements_of(const Part& part);
 /// Elements of a whole that is laid out flat: `times` stretches of `count` elements each.
-/// The first stretch begins at `from`, and each next one begins `apart` elements later.
+/// Stretch i, counted from 0, begins at element from + i * apart.
 struct Stretches {
     std::int64_t from = 0;
     std::int64_t count = 0;
@@ -80,8 +80,8 @@ struct Stretches {
 std::vector<Stretches> stretches_of(const Part& part);
 constexpr const char* kPaddingAlone = "padding alone";
 /// Describes the part in words, and says how much padding it has: "all", "rows 0–31,
-/// 64–79, 96–111", "columns 32–63", "elements 0–15". If there are many stretches, names
-/// the first, the last and their number. A part with only padding is kPaddingAlone.
+/// 64–79, 96–111", "columns 32–63", "elements 0–15". Of many stretches, names the first
+/// few and the last, and tells how many there are. For only padding: kPaddingAlone.
 std::string text_of(const Part& part);
 
 /// Calls visit(place in the shard, place in the whole, elements) for every run of
@@ -105,9 +105,9 @@ struct CommonRun {
     std::int64_t count = 0;
 };
 /// Returns all common runs, in the whole's order. A part must not name an element twice.
-/// Costs a sort of both parts' runs.
+/// Takes as long as sorting both parts' runs.
 std::vector<CommonRun> common_runs(const Part& part, const Part& other);
-/// Returns whether the parts together name each element of the whole once.
+/// Returns whether the parts together name each element of the whole exactly once.
 bool cover_once(const Shape& whole, const std::vector<Part>& parts);
 
 /// shard_of copies a shard out of the whole, and sets its padding to 0. put_shard copies

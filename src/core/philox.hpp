@@ -29,7 +29,7 @@ constexpr PhiloxWords philox(PhiloxWords counter, std::uint32_t key0,
         x = {{high1 ^ x.word[1] ^ key0, static_cast<std::uint32_t>(product1),
               high0 ^ x.word[3] ^ key1, static_cast<std::uint32_t>(product0)}};
         key0 += 0x9E3779B9;  // the golden ratio, the Weyl step of the first key
-        key1 += 0xBB67AE85;  // sqrt(3) - 1, the Weyl step of the second
+        key1 += 0xBB67AE85;  // sqrt(3) - 1, the Weyl step of the second key
     }
     return x;
 }

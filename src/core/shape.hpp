@@ -17,7 +17,7 @@ class Shape {
     static constexpr int kMaxDimensions = 4;
 
     Shape() = default;
-    /// Throws UsageError for more than four extents or a negative one.
+    /// Throws UsageError for more than four extents or a negative extent.
     Shape(std::initializer_list<std::int64_t> extents);
     Shape(const std::int64_t* extents, int dimensions);
 

@@ -9,7 +9,7 @@ namespace lockstep {
 ///
 ///     Work all_reduce(const Tensor& buffer, SourceLine at = SourceLine::here());
 ///
-/// The builtins stand in for <source_location>, which clang 14 does not have.
+/// The builtins replace <source_location>, which clang 14 does not have.
 struct SourceLine {
     const char* file = "";
     int line = 0;

@@ -12,8 +12,8 @@ namespace lockstep {
 Tensor Tensor::rows(std::int64_t begin, std::int64_t count, SourceLine at) const {
     require(
         shape_.dimensions() > 0 && begin >= 0 && count >= 0 && count <= shape_[0] - begin,
-        at, "{} rows from {} on of a tensor of shape {} were asked for{}", count, begin,
-        shape_, hint_of_no_count(std::min(begin, count)));
+        at, "a tensor of shape {} has no {} rows from row {} on{}", shape_, count, begin,
+        hint_of_no_count(std::min(begin, count)));
     Tensor view = *this;
     view.shape_ = shape_.with_first(count);
     if (shape_[0] > 0) view.offset_ += begin * (bytes() / shape_[0]);
@@ -35,9 +35,9 @@ Tensor Tensor::flat() const {
 
 Tensor Tensor::slice(std::int64_t begin, std::int64_t count, SourceLine at) const {
     require(begin >= 0 && count >= 0 && count <= elements() - begin, at, [&] {
-        return fmt::format("{} elements from {} on of a tensor of {} were asked for{}",
-                           count, begin, elements(),
-                           hint_of_no_count(std::min(begin, count)));
+        return fmt::format(
+            "a tensor of {} elements has no {} elements from element {} on{}", elements(),
+            count, begin, hint_of_no_count(std::min(begin, count)));
     });
     Tensor view = *this;
     view.shape_ = Shape::flat(count);

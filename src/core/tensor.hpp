@@ -13,8 +13,7 @@
 
 namespace lockstep {
 
-/// The moment of a training program at which something was done, as far as the program
-/// says.
+/// The moment of a program at which something was done; the program names its phases.
 struct Moment {
     const char* phase = "";  ///< "forward"; empty outside of phases
     int micro_batch = -1;    ///< of the phase; negative if it has none
@@ -24,7 +23,7 @@ struct Moment {
 
 class Device;
 
-/// The purposes that memory is held for. The ledger keeps current and peak bytes of each.
+/// The purposes of memory. The ledger keeps current and peak bytes for each purpose.
 enum class MemoryCategory : std::uint8_t {
     parameters,
     gradients,

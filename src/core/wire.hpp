@@ -32,9 +32,9 @@ class WireError : public std::runtime_error {
 
 /// A tensor on a device, as the other process knows it.
 struct TensorOnWire {
-    std::int64_t handle = 0;  ///< of its storage, from 1; 0 is no tensor
-    /// In bytes. The offset may exceed the limit of other numbers: in a large model's
-    /// flat buffer.
+    std::int64_t handle = 0;  ///< the storage's number, from 1; 0: no tensor
+    /// In bytes. In a large model's flat buffer, the offset may exceed the limit of other
+    /// numbers.
     std::uint64_t offset = 0;
     Shape shape;
     DType dtype = DType::f32;
@@ -78,7 +78,7 @@ inline constexpr bool kIsMap<std::map<std::string, T>> = true;
 /// Puts values into a message.
 class WireWriter {
   public:
-    /// Writes values without tensors on a device.
+    /// A writer for values that contain no device tensors.
     WireWriter() = default;
     explicit WireWriter(TensorNames& names) : names_(&names) {}
 
@@ -144,10 +144,10 @@ class WireWriter {
 /// WireError for impossible values.
 class WireReader {
   public:
-    /// Reads values without tensors on a device. The bytes of the message bound the sizes
-    /// of values; kMostElementsSent bounds the elements of a tensor.
+    /// A reader for values that contain no device tensors. The bytes of the message bound
+    /// the sizes of values; kMostElementsSent bounds the elements of a tensor.
     explicit WireReader(std::string_view bytes) : bytes_(bytes) {}
-    /// Trusts no byte: refuses sizes that no student's program needs.
+    /// For untrusted messages: refuses sizes that no student's program needs.
     WireReader(TensorNames& names, std::string_view bytes)
         : names_(&names), bytes_(bytes) {}
 
@@ -161,13 +161,13 @@ class WireReader {
         take(value);
         return value;
     }
-    /// Takes a number in [low, high].
+    /// Reads a number in [low, high].
     std::int64_t number(std::int64_t low, std::int64_t high);
     /// Throws WireError if bytes are left.
     void end() const;
 
   private:
-    // The largest values that a student's program may need. Larger ones are mistakes or
+    // The largest values that a student's program may need. Larger values are mistakes or
     // attacks.
     static constexpr std::int64_t kMostNumber = std::int64_t{1} << 31;  ///< squares fit
     static constexpr std::int64_t kMostText = 1 << 20;
@@ -179,7 +179,7 @@ class WireReader {
     HostTensor take_host();
     SourceLine take_line();
     Shape take_shape();
-    /// `most` is the limit if no byte is trusted.
+    /// `most` is the limit for untrusted messages.
     std::int64_t take_size(std::int64_t most);
 
     template <typename T>  // NOLINTNEXTLINE(readability-function-cognitive-complexity)

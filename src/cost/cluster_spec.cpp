@@ -337,7 +337,7 @@ ClusterSpec load_cluster(const std::string& name_or_path) {
         const std::string base =
             json.at("base").is_string() ? json.at("base").get<std::string>() : "";
         const ClusterSpec* preset = find_preset(base);
-        require(preset != nullptr, "cluster file {}: base is not a preset; those are {}",
+        require(preset != nullptr, "cluster file {}: base is not a preset ({})",
                 name_or_path, fmt::join(cluster_preset_names(), ", "));
         spec = *preset;
     }

@@ -18,13 +18,13 @@ int floor_log2(int n) {
     return static_cast<int>(std::bit_width(static_cast<unsigned>(n))) - 1;
 }
 
-/// Returns the number of elements without chunk `skipped`, which is counted around the
+/// Returns the number of elements outside chunk `skipped`; this index wraps around the
 /// ring.
 std::int64_t all_but(std::int64_t count, int n, int skipped) {
     return count - chunk(count, n, (skipped % n + n) % n).count;
 }
 
-/// Tells each transfer of a rank in a collective.
+/// Calls tell() with each transfer of a rank in a collective.
 class RankTransfers {
   public:
     RankTransfers(const CollectiveCall& call, int rank,
@@ -154,8 +154,8 @@ Picoseconds time_over(const CollectiveCall& call, const LinkSpec& link) {
         case Verb::scatter:
         case Verb::all_to_all:
             return time_product(n - 1, message_time(link, bytes));
-        // If its pieces are small enough, a pipelined chain takes the latency of every
-        // hop, and the bytes once.
+        // A pipelined chain with small enough pieces takes the latency of every hop, plus
+        // the time of all bytes on one hop.
         case Verb::broadcast:
         case Verb::reduce:
             return time_sum(time_product(n - 2, message_time(link, 0)),
@@ -203,7 +203,7 @@ class Stragglers {
                 time = time_sum(time, slowed(even, factor(call.root, peer)));
         return time;
     }
-    /// The latency of every hop, and the bytes at the slowest hop's pace.
+    /// Returns the latencies of all hops, plus the time of the bytes on the slowest hop.
     Picoseconds time_of_chain(const CollectiveCall& call, int first,
                               const LinkSpec& link) const {
         const Picoseconds hop = message_time(link, 0);

@@ -21,8 +21,8 @@ struct CollectiveTraffic {
     bool operator==(const CollectiveTraffic&) const = default;
 };
 
-/// A collective, with everything that its cost depends on. `count` is NCCL's: see
-/// CommOperation::count.
+/// A collective, with everything that its cost depends on. `count` is counted as in NCCL:
+/// see CommOperation::count.
 struct CollectiveCall {
     Verb verb;
     std::int64_t count;
@@ -40,12 +40,12 @@ struct Transfer {
     bool sent;  ///< false: received
 };
 
-/// Tells exactly what `rank` exchanges with each other rank, even if chunks are uneven.
-/// all_reduce, all_gather and reduce_scatter are rings. broadcast is a pipelined chain
-/// from the root, reduce a pipelined chain to the root. gather and scatter send messages
-/// directly to or from the root. all_to_all sends messages directly between pairs.
-/// barrier is a dissemination. A split moves nothing. Thakur, Rabenseifner & Gropp,
-/// "Optimization of collective communication operations in MPICH", 2005.
+/// Calls tell() with exactly what `rank` exchanges with each other rank, also if chunks
+/// are uneven. all_reduce, all_gather and reduce_scatter are rings. broadcast is a
+/// pipelined chain from the root, reduce a pipelined chain to the root. gather and
+/// scatter send messages directly to or from the root. all_to_all sends messages directly
+/// between pairs. barrier is a dissemination. A split moves nothing. Thakur, Rabenseifner
+/// & Gropp, "Optimization of collective communication operations in MPICH", 2005.
 void for_each_transfer(const CollectiveCall& call, int rank,
                        FunctionRef<void(const Transfer&)> tell);
 
@@ -56,7 +56,7 @@ CollectiveTraffic collective_traffic(const CollectiveCall& call, int rank);
 /// member to the next. A straggler slows the messages that it sends or receives. A ring,
 /// an all_to_all and a barrier have the pace of the slowest straggler. gather and scatter
 /// are one message after another at the root, each at its own pace. A chain (broadcast,
-/// reduce) takes the latency of each hop, and the bytes once, over the slowest hop.
+/// reduce) takes the latency of each hop, plus the time of the bytes on the slowest hop.
 /// `members` are the ranks in the run.
 Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
                             const std::vector<int>& members);
@@ -91,17 +91,17 @@ struct TrafficCount {
     }
 };
 
-/// Counts inside a node, then between nodes.
+/// Two counts: traffic inside a node, then traffic between nodes.
 using TrafficByLink = std::array<TrafficCount, 2>;
 
 /// A rank's traffic over one communicator, by verb.
 using TrafficByVerb = std::array<TrafficByLink, kVerbs>;
 
-/// Tells whether two ranks of the run are on one node.
+/// Returns whether two ranks of the run are on one node.
 using SameNode = FunctionRef<bool(int, int)>;
 
 /// Returns what a member of a communicator exchanges in a collective; `ranks` are the
-/// members' ranks in the run. The call itself counts once, inside a node.
+/// members' ranks in the run. The call itself is counted once, as a call inside a node.
 TrafficByLink collective_share(const CollectiveCall& call, int member,
                                const std::vector<int>& ranks, SameNode same_node);
 

@@ -30,7 +30,7 @@ inline Picoseconds time_product(std::int64_t count, Picoseconds time) {
     return __builtin_mul_overflow(count, time, &product) ? kUncountable : product;
 }
 
-/// Throws UsageError: a rank's time is uncountable. `at` is the line that made it so.
+/// Throws UsageError because line `at` has made a rank's time uncountable.
 [[noreturn]] void refuse_uncountable(int rank, SourceLine at);
 inline void require_countable(Picoseconds time, int rank, SourceLine at) {
     if (time == kUncountable) [[unlikely]]

@@ -12,7 +12,7 @@ namespace lockstep {
 
 namespace {
 
-/// Returns what is wrong, with the place if the parser's sentence names one.
+/// Returns an error's line and likely reason. If it has no line, a number is too large.
 std::string trouble_of(const JsonError& error) {
     const std::string text = error.what();
     const std::size_t begin = text.find("line ");

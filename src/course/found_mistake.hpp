@@ -11,8 +11,8 @@
 namespace lockstep {
 
 /// A student's answer about a program's mistake, in three parts; each is read separately.
-/// A part that is null is not answered yet, and is read as none. For wrong text, throws
-/// UsageError, which says what is expected and where.
+/// A part that is null in the document is not answered yet, and is read as nullopt. For
+/// wrong text, throws UsageError, which says what is expected, and where.
 class FoundMistake {
   public:
     /// Reads a JSON document, an object with one entry for each program. `name` is the

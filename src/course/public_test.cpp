@@ -61,7 +61,7 @@ class Alarm {
 
 PublicTest::PublicTest() {
     ::setenv("LOCKSTEP_CHECK", "full", 0);
-    // A program that ends before its tests do has not passed.
+    // A program that ends before its last test has ended must fail.
     std::atexit([] {
         if (finished) return;
         fmt::print("the program ended before its tests did\n");

@@ -10,12 +10,12 @@
 
 namespace lockstep {
 
-/// A check of a public test throws this: a sentence with the line of the check.
+/// A failed check of a public test throws this: a sentence with the line of the check.
 class CheckFailed : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// The checks in an assignment's folder, one line of output each:
+/// Runs the checks of an assignment's test.cpp, and prints the result of each:
 ///
 ///     PublicTest test;
 ///     test.check("a1.1 reduce_scatter, 4 ranks", [] { expect_close(got, expected); });
@@ -46,8 +46,8 @@ class PublicTest {
 
 // Each throws CheckFailed.
 
-/// Expects the same shape, and elements that differ no more than f64 sums in another
-/// order do. NaN is never close.
+/// Expects the same shape, and elements that differ at most by the rounding of f64 sums
+/// that are added up in another order. NaN is never close.
 void expect_close(const HostTensor& got, const HostTensor& expected,
                   const std::string& what, SourceLine at = SourceLine::here());
 void expect_equal(std::int64_t got, std::int64_t expected, const std::string& what,

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// What an assignment asks for, as its tests call it, by name.
+/// The tasks of an assignment, by name: functions that call the student's functions.
 using Tasks = std::map<std::string, Task>;
 
 /// The assignment's tasks, which its tasks.cpp defines.

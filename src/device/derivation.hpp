@@ -12,9 +12,9 @@ struct Derivation {
     enum class Kind : std::uint8_t {
         function,       ///< a function of all that is read, and of nothing else
         fill,           ///< `factor` everywhere
-        random,         ///< numbers of `stream` from `offset` on, rows `pitch` apart
+        random,         ///< numbers of `stream`, from `offset`; rows are `pitch` apart
         copy,           ///< the values of operand 0
-        part,           ///< some columns are operand 0's; the others do not change
+        part,           ///< some columns become operand 0; the others do not change
         scale,          ///< `factor` times the old values
         loss_gradient,  ///< `factor` times the derivative of a loss of operand 0
         update          ///< operand 0 stepped along its gradient, operand 1
@@ -22,20 +22,20 @@ struct Derivation {
 
     Kind kind = Kind::function;
     /// Bit i says that the results are linear in operand i if all other operands are
-    /// constant. Operands that are added to have no bit.
+    /// constant. An operand to which the results are added has no bit.
     std::uint8_t linear = 0;
     /// The results are added to the old values, which are also an operand.
     bool adds = false;
     /// The factor of fill, scale and loss_gradient; if `adds`, the factor of what is
     /// added; for an update, the learning rate.
     double factor = 1;
-    std::int64_t step = 0;  ///< from 1, for an update that counts steps
+    std::int64_t step = 0;  ///< of an update, from 1; 0 if it counts no steps
     RandomStream stream{};
     std::int64_t offset = 0;
-    std::int64_t pitch = 0;  ///< 0: the rows' numbers follow each other
+    std::int64_t pitch = 0;  ///< 0: the rows are contiguous in the stream
 
-    /// Returns the derivation of results that are linear in an operand, or in each of
-    /// two.
+    /// Returns the derivation of results that are linear in an operand, or in each of two
+    /// operands.
     static constexpr Derivation linear_in(int operand, int other = -1) {
         Derivation derivation;
         derivation.linear = bit(operand);

@@ -17,7 +17,7 @@ namespace lockstep {
 ///
 /// Each operation is a description (src/device/operations/). The description gives the
 /// operation's checks (UsageError names operation, got and expected), its cost, and the
-/// reads and writes that the monitor learns. A backend adds the computation.
+/// reads and writes that are reported to the monitor. A backend adds the computation.
 ///
 /// Shapes: a tensor of more than two dimensions is treated as a matrix with
 /// Shape::matrix_rows() rows and columns() columns. If two tensors must match, they have
@@ -25,12 +25,12 @@ namespace lockstep {
 /// the operation's comment says otherwise. Destinations are the first arguments. An
 /// operation on empty tensors is still charged; a sum of nothing is 0.
 ///
-/// Types: every operation takes f32 and f64. i32 is for indices, and can be moved, added,
-/// multiplied and combined. Every operation also takes bf16: it computes in f32 and
-/// rounds once, to nearest, ties to even. Before it multiplies, a backend may also round
-/// attention's weights and, in backward, the gradients of the scores. For bf16 operands,
-/// statistics of rows, sums, losses and the state of attention are f32, and optimizers
-/// take bf16 gradients for f32 parameters.
+/// Types: every operation accepts f32 and f64. i32 is for indices, and can be moved,
+/// added, multiplied and combined. Every operation also accepts bf16: it computes in f32
+/// and rounds once, to nearest, ties to even. Before it multiplies, a backend may also
+/// round attention's weights and, in backward, the gradients of the scores. For bf16
+/// operands, statistics of rows, sums, losses and the state of attention are f32, and
+/// optimizers accept bf16 gradients for f32 parameters.
 ///
 /// Tensors of another device are refused: ranks exchange data only by messages. A
 /// destination that shares memory with a source is refused, too, but in
@@ -48,9 +48,9 @@ class Device {
     DeviceMonitor& monitor() { return monitor_; }
 
     /// Returns the device's host: a processor and its memory. The host is a device, too,
-    /// with its own clock, ledger and figures. The program runs on the host. An operation
-    /// of the device that is issued after a host operation begins only after the host
-    /// operation has ended. Operations issued earlier continue meanwhile. The host of a
+    /// with its own clock, ledger and figures. The program runs on the host. A device
+    /// operation begins only after all host operations that the program issued before it
+    /// have ended. Device operations issued earlier continue meanwhile. The host of a
     /// host is itself. Throws UsageError if the device has no host.
     Device& host(SourceLine at = SourceLine::here());
     /// Called by the code that makes the device and its host.
@@ -60,17 +60,17 @@ class Device {
     /// Starts a copy between a tensor of this device and a tensor of its host; both
     /// tensors have the same dtype and number of elements. The copy begins when all
     /// earlier operations of device and host, and all earlier copies in its direction,
-    /// are done. It overlaps with later operations of the device. Waiting for the copy
-    /// stops the program, and so the host, until the copy has ended. Host memory that is
-    /// not pinned (PinnedMemory) is copied through a pinned buffer. The host copies into
-    /// the buffer before, or out of it afterwards, and the call returns when all of this
-    /// is done. The copy of a replica does not count as a replica: a program that updates
+    /// are done. The copy overlaps with later operations of the device. Waiting for the
+    /// copy stops the program, and so the host, until the copy has ended. Host memory
+    /// that is not pinned (PinnedMemory) is copied through a pinned buffer, which the
+    /// host fills first, or empties afterwards; start_copy() returns when all is done.
+    /// The copy of a replica does not count as a replica: a program that updates
     /// parameters on the host must declare them there, too (declare_replicas).
     Work start_copy(const Tensor& destination, const Tensor& source,
                     SourceLine at = SourceLine::here());
 
-    /// Returns the program's time, virtual or real: the time when everything that it has
-    /// waited for was done. Decisions that depend on this time differ between ranks.
+    /// Returns the program's time, virtual or real. Everything that the program waited
+    /// for is done by then. Decisions that depend on this time differ between ranks.
     Picoseconds now() const { return monitor_.now(); }
     /// The program waits until `time`: the device's next operation begins no earlier.
     /// Does nothing if `time` has passed.
@@ -93,7 +93,7 @@ class Device {
     virtual void upload_into(const Tensor& destination, const HostTensor& values,
                              SourceLine at = SourceLine::here()) = 0;
     /// Waits for the device. If the run computes shapes only, the values are NaN, or
-    /// kNoCount for i32; shapes and counts refuse kNoCount.
+    /// kNoCount for i32; a shape or a count computed from kNoCount is refused.
     virtual HostTensor download(const Tensor& source,
                                 SourceLine at = SourceLine::here()) = 0;
     /// Like download, but costs no virtual time: for records, not for programs.
@@ -141,8 +141,8 @@ class Device {
                  SourceLine at = SourceLine::here()) {
         run(ops::Combine{destination, source, reduction}, at);
     }
-    /// Rounds each element of source to the destination's type. Both are f32, f64 or bf16
-    /// and have the same rows and columns.
+    /// Rounds each element of source to the destination's type. Both tensors are f32, f64
+    /// or bf16 and have the same rows and columns.
     void cast(const Tensor& destination, const Tensor& source,
               SourceLine at = SourceLine::here()) {
         run(ops::Cast{destination, source}, at);
@@ -153,8 +153,8 @@ class Device {
         run(ops::Sum{destination, source, accumulate}, at);
     }
 
-    /// destination (1) += the sum of x^2 over all elements. Calls on several tensors add
-    /// up to the square of their common norm.
+    /// destination (1) += the sum of x^2 over all elements. The results of several
+    /// tensors add up to the square of their common norm.
     void sum_of_squares(const Tensor& destination, const Tensor& x,
                         SourceLine at = SourceLine::here()) {
         run(ops::SumOfSquares{destination, x}, at);
@@ -211,11 +211,11 @@ class Device {
     /// columns are removed from column j, which then gets length 1. So the first j + 1
     /// columns span the same space as before. Each column is treated twice by modified
     /// Gram-Schmidt. After that the columns are as orthogonal as rounding allows (Parlett
-    /// 1998, The Symmetric Eigenvalue Problem, section 6.9). If at most 64 epsilon of a
-    /// column's length is left, the earlier columns span the column, and the rest is
-    /// rounding: the column becomes zeros. A NaN makes its column and all later ones NaN.
-    /// More columns than rows are refused. n r (4 r + 1) flops; meant for few columns,
-    /// since one block of a GPU computes it.
+    /// 1998, The Symmetric Eigenvalue Problem, section 6.9). If the removal leaves at
+    /// most 64 epsilon of a column's length, the earlier columns span the column, and
+    /// what remains is rounding: the column becomes zeros. A NaN makes its column and all
+    /// later columns NaN. More columns than rows are refused. Costs n r (4 r + 1) flops.
+    /// Meant for few columns, since a GPU computes it in one block.
     void orthonormalize(const Tensor& x, SourceLine at = SourceLine::here()) {
         run(ops::Orthonormalize{x}, at);
     }
@@ -337,8 +337,8 @@ class Device {
                       const Tensor& bias, SourceLine at = SourceLine::here()) {
         return run(ops::BatchNorm{{}, x, moments.mean, moments.rstd, weight, bias}, at).y;
     }
-    /// The sums of dy, and of dy * (x - mean) * rstd, over the rows: (2, columns). They
-    /// are also the gradients of bias and weight.
+    /// The sums of dy, and of dy * (x - mean) * rstd, over the rows: (2, columns). The
+    /// sums are also the gradients of bias and weight.
     Tensor batch_norm_backward_sums(const Tensor& dy, const Tensor& x,
                                     const Normalized& moments,
                                     SourceLine at = SourceLine::here()) {
@@ -360,7 +360,7 @@ class Device {
     }
 
     // Attention, head by head. The weights of m queries for n keys are (batches, heads,
-    // m, n). One of two operands may have fewer heads than the other, g instead of a: see
+    // m, n). Of two operands, one may have fewer heads (g) than the other (a): see
     // AttentionHeads.
 
     /// factor * x y^T for each head: x's (m, width) and y's (n, width) give (batches,
@@ -433,8 +433,8 @@ class Device {
                 SourceLine at = SourceLine::here()) {
         run(ops::Rotate{destination, source, positions, options, {}}, at);
     }
-    /// Turns by positions in the device's memory: the position of row i of batch b is
-    /// element i batches + b of `positions`, i32.
+    /// Like rotate(), with positions in the device's memory: the position of row i of
+    /// batch b is element i batches + b of `positions`, i32.
     void rotate_at(const Heads& destination, const Heads& source, const Tensor& positions,
                    const RotaryOptions& options = {},
                    SourceLine at = SourceLine::here()) {
@@ -527,8 +527,8 @@ class Device {
         return run(ops::CrossEntropyBackward{{}, logits, targets, factor}, at).d_logits;
     }
 
-    // Cross entropy of logits (rows, columns) that are a shard of all classes. The shards
-    // exchange the largest of all maxima, and the sums of all parts.
+    // Cross entropy of logits (rows, columns) that are a shard of all classes. Between
+    // the steps, the program all-reduces the shards' maxima (maximum) and parts (sum).
 
     /// The maximum of each row: (rows). -infinity if the shard is all padding.
     Tensor row_maximum(const Tensor& logits, VocabularyShard shard = {},
@@ -603,7 +603,7 @@ class Device {
         run(ops::AddRows{destination, source, indices}, at);
     }
 
-    // Columns by index, different ones in each row: indices (rows, k), i32. An index
+    // Columns by index, different columns in each row: indices (rows, k), i32. An index
     // outside [0, columns) is refused if the run computes numbers. The named elements are
     // charged.
 
@@ -630,13 +630,13 @@ class Device {
         run(ops::TopK{values, indices, x, k, groups}, at);
     }
 
-    /// Sorts ids (n, k), i32, by a stable counting sort. It brings, for example, all
-    /// copies for one expert side by side (Gale et al. 2022, 2211.15841, section 5). The
-    /// places of ids are numbered 0, 1, … row by row. order (n k) gets the places with id
-    /// 0 first, then those with id 1, and so on. Places of one id are in ascending order;
-    /// if by_columns, those in column 0 come first, then those in column 1, and so on.
-    /// rows (n k) gets the row of each place: order[i] / k. counts[i] gets the number of
-    /// places with id i. All are i32, and of any shape with this number of elements. An
+    /// Sorts ids (n, k), i32, by a stable counting sort. The sort brings, for example,
+    /// all copies for one expert side by side (Gale et al. 2022, 2211.15841, section 5).
+    /// The places of ids are numbered 0, 1, … row by row. order (n k) gets the places
+    /// with id 0 first, then those with id 1, and so on. Places of one id are in
+    /// ascending order; if by_columns, those in column 0 come first, then those in column
+    /// 1, and so on. rows (n k) gets the row of each place: order[i] / k. counts[i] gets
+    /// the number of places with id i. order, rows and counts are i32, in any shape. An
     /// id outside [0, number of counts) throws UsageError if the run computes numbers.
     void sort_ids(const Tensor& order, const Tensor& rows, const Tensor& counts,
                   const Tensor& ids, bool by_columns = false,
@@ -668,8 +668,8 @@ class Device {
             at);
     }
 
-    // Random values: element (i, j) is number part.offset + i * part.pitch + j of the
-    // stream, on every backend.
+    // Random values: element (i, j) is the stream's number at the index part.offset + i *
+    // part.pitch + j, on every backend.
 
     void random_uniform(const Tensor& destination, RandomStream stream, double low,
                         double high, RandomPart part = {},
@@ -704,9 +704,9 @@ class Device {
     bool row_by_row() const { return row_by_row_; }
     void set_row_by_row(bool row_by_row) { row_by_row_ = row_by_row; }
 
-    // For a communicator, which charges its own cost: memory that the ledger leaves out,
-    // and moves that are neither checked nor charged. Nothing happens for empty tensors.
-    // The source may be another device's. Errors name `at`, the caller's line.
+    // For communicators, which charge their own costs: scratch() makes memory that the
+    // ledger leaves out; transfers are neither checked nor charged. Empty tensors are
+    // skipped. The source may be on another device. Errors name `at`, the caller's line.
 
     virtual Tensor scratch(Shape shape, DType dtype, SourceLine at = {}) = 0;
     virtual HostTensor transfer_to_host(const Tensor& source, SourceLine at = {}) = 0;
@@ -732,7 +732,7 @@ class Device {
   protected:
     Device(int index, DeviceMonitor& monitor) : index_(index), monitor_(monitor) {}
 
-    /// Does only the arithmetic. The operands are checked already, and have elements.
+    /// Does only the arithmetic. The operands are checked already, and are not empty.
     virtual void do_compute(OperationRef operation, SourceLine at) = 0;
 
     Storage* live_ = nullptr;

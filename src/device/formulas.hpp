@@ -9,10 +9,10 @@
 namespace lockstep::formulas {
 
 // Each function computes one element of an operation, on every backend. `Real` is float
-// or double, or, in the simulator, a fixed-size Eigen array of either. An array's
-// functions are found by its namespace, except exp_of, erf_of and sqrt_of. constexpr
-// makes nvcc
-// (--expt-relaxed-constexpr) compile them for the device unchanged.
+// or double, or, in the simulator, a fixed-size Eigen array of either. The compiler finds
+// an array's functions through its namespace, except exp_of, erf_of and sqrt_of.
+// constexpr makes nvcc (--expt-relaxed-constexpr) compile all this for the device
+// unchanged.
 
 /// The number type of `Real`: `Real` itself, or the type of an array's elements.
 template <typename Real>
@@ -52,7 +52,7 @@ template <typename N>
 inline constexpr N kInverseSqrt2Pi = static_cast<N>(0.39894228040143267794);
 
 /// If earlier columns span a column, removing their directions leaves at most this
-/// fraction of the column's length, by rounding.
+/// fraction of the column's length, because of rounding.
 template <typename N>
 inline constexpr double kRounding = 64.0 * std::numeric_limits<N>::epsilon();
 
@@ -87,7 +87,7 @@ constexpr Real gelu_backward(const Real& x, const Real& dy) {
 }
 
 /// This is added to the sums that rows are divided by, as in DeepSeek-V3's gate, so that
-/// a row of zeros stays a row of zeros. It is negligible in every sum that matters.
+/// a row of zeros stays a row of zeros. It is negligible in sums of usual size.
 template <typename N>
 inline constexpr N kLeastSum = static_cast<N>(1e-20);
 
@@ -127,8 +127,8 @@ constexpr Real gelu_by_tanh_backward(const Real& x, const Real& dy) {
     return dy * (sigma + x * sigma * (1 - sigma) * slope);
 }
 
-/// silu(gate) * rest, silu(g) = g sigmoid(g) (Shazeer, arXiv 2002.05202, section 2). The
-/// factor of `rest` is also its derivative.
+/// silu(gate) * rest, silu(g) = g sigmoid(g) (Shazeer, arXiv 2002.05202, section 2).
+/// silu(g) is also the derivative with respect to `rest`.
 template <typename Real>
 constexpr Real swiglu(const Real& gate, const Real& rest) {
     return gate * sigmoid<Real>(gate) * rest;
@@ -141,9 +141,9 @@ constexpr Real swiglu_backward_gate(const Real& gate, const Real& rest, const Re
     return dy * rest * sigma * (1 + gate * (1 - sigma));
 }
 
-/// The angle by which pair `pair` of a head's columns turns for each position from the
-/// first token on (Su et al., arXiv 2104.09864, equation 15). In f64 for all types: the
-/// angles of late tokens have too many digits for f32.
+/// The angle by which pair `pair` of a head's columns turns from one position to the next
+/// (Su et al., arXiv 2104.09864, equation 15). In f64 for all types: the angles of late
+/// tokens have too many digits for f32.
 constexpr double rotary_frequency(std::int64_t pair, std::int64_t width, double base) {
     using std::pow;
     return pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(width));
@@ -160,7 +160,7 @@ constexpr N rescaling(N old, N larger) {
 
 /// Returns the number that is subtracted from a row's scores before exp, so that no exp
 /// overflows. `maximum` is the scores' maximum, or the logarithm of the sum of their
-/// exponentials. If it is -infinity, so are all scores: returns 0; they add nothing.
+/// exponentials. If it is -infinity, all scores are, too: returns 0, and each exp is 0.
 template <typename N>
 constexpr N taken_off(N maximum) {
     return maximum == -std::numeric_limits<N>::infinity() ? N{0} : maximum;
@@ -183,7 +183,7 @@ constexpr N dropout(N x, double number, double probability) {
 
 /// The mean of n numbers, 1 / sqrt(variance + epsilon) and the unbiased variance, from
 /// the numbers' sum and the sum of their squared distances from the mean. The mean of no
-/// numbers and the unbiased variance of one are 0 here.
+/// numbers and the unbiased variance of one number are 0 here.
 template <typename N>
 struct Moments {
     N mean, rstd, unbiased;
@@ -195,7 +195,7 @@ struct Moments {
 };
 
 /// Returns a running statistic after a batch of n rows whose own statistic is `now`. A
-/// batch without rows does not change it.
+/// batch without rows does not change the statistic.
 template <typename N>
 constexpr N running_statistic(N before, N now, N momentum, N n) {
     return n > 0 ? before + momentum * (now - before) : before;
@@ -253,7 +253,7 @@ struct AdamWStep {
 };
 
 /// One step of AdamW (Loshchilov & Hutter, arXiv 1711.05101, algorithm 2); both moments
-/// are updated. Differs: weight decay is multiplied by the learning rate, as in PyTorch.
+/// are updated. Differs: as in PyTorch, weight decay is scaled by the learning rate.
 template <typename Real, typename N = Number<Real>>
 constexpr Real adamw(const Real& parameter, const Real& gradient, Real& first_moment,
                      Real& second_moment, const AdamWStep<N>& step) {

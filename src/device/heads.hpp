@@ -23,8 +23,8 @@ struct Heads {
     }
     /// Returns the distance from a row of a head to the next, in elements.
     std::int64_t pitch() const { return batches() * columns(); }
-    /// Returns whether both may have elements in common. They have none if they are in
-    /// different memory, or if their rows are equally long and their columns differ.
+    /// Returns whether these heads and `other` may share elements. They share none if the
+    /// tensors do not overlap, or if rows are equally long and no column belongs to both.
     bool meets(const Heads& other) const {
         if (!tensor.overlaps(other.tensor)) return false;
         if (columns() != other.columns()) return true;
@@ -82,15 +82,15 @@ struct RunningMoments {
 /// (Milakov & Gimelshein 2018, 1805.02867, section 3).
 struct OnlineAttention {
     Tensor y;        ///< (m, b, a width): the sum of values times exp(score - maximum)
-    Tensor maximum;  ///< (b, a, m): of the scores; -infinity before the first
-    Tensor sum;      ///< (b, a, m): of exp(score - maximum)
+    Tensor maximum;  ///< (b, a, m): the scores' maximum; -infinity before the first key
+    Tensor sum;      ///< (b, a, m): the sum of exp(score - maximum)
 };
 
 /// The inputs of attention's backward, in addition to the heads.
 struct AttentionBackward {
     Tensor dy;           ///< (m, b, a width)
     Tensor log_sum_exp;  ///< (b, a, m), from finish_attention
-    Tensor dy_y;  ///< (b, a, m): the product of dy and y, row by row; the papers' D
+    Tensor dy_y;  ///< (b, a, m): the sum of dy y over each row of a head; the papers' D
 };
 
 }  // namespace lockstep

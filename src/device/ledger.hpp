@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// A device's memory by category: now, at the peak, and against its capacity.
+/// A device's capacity, and its memory in use by category: now and at the peak.
 class Ledger {
   public:
     /// A capacity of 0 means no limit.
@@ -31,8 +31,8 @@ class Ledger {
 };
 
 /// A device is full (F30). The sentence says what was asked for and where, how much
-/// memory there is, and which line's tensors hold most. The details say what each line's
-/// tensors hold, since when, and how the memory in use has grown.
+/// memory there is, and which line's tensors occupy most of it. The details say how much
+/// each line's tensors occupy, since when, and how the memory in use has grown.
 class OutOfMemoryError : public FaultError {
   public:
     using FaultError::FaultError;
@@ -44,8 +44,8 @@ OutOfMemoryError out_of_memory(const Ledger& ledger, const Storage& wanted,
                                const std::string& whose);
 
 /// Explains the same for a GPU, which reports its free memory itself; other programs may
-/// hold memory, too. If the newest live storage has these bytes and no memory yet, the
-/// memory was wanted for it. Otherwise a communicator or an operation wanted memory.
+/// use memory, too. If the newest live storage has `wanted_bytes` and no memory yet, the
+/// memory was wanted for this storage, otherwise for a communicator or an operation.
 OutOfMemoryError out_of_memory(const Device& device, std::int64_t wanted_bytes,
                                std::int64_t free_bytes, std::int64_t total_bytes);
 

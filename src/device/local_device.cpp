@@ -160,8 +160,8 @@ struct Told {
     }
 };
 
-/// Returns whether a written operand must be checked against another; each pair is
-/// checked once. Results made by the operation share no memory with other operands.
+/// Returns whether to compare a written operand with another; each pair is compared once.
+/// Results made by the operation share no memory with other operands.
 bool may_clash(const Operand& written, const Operand& other, bool sums_may_overlap) {
     using Use = Operand::Use;
     if (!written.is_written() || written.use == Use::result || &written == &other)
@@ -172,8 +172,8 @@ bool may_clash(const Operand& written, const Operand& other, bool sums_may_overl
 
 /// How far an operation allows its operands to share memory.
 struct Sharing {
-    bool in_place;          ///< what is written may be what is read
-    bool sums_may_overlap;  ///< tensors that are added to may share memory
+    bool in_place;          ///< a destination may be the same memory as a source
+    bool sums_may_overlap;  ///< tensors to which an operation adds may share memory
 };
 
 template <typename Op>
@@ -194,8 +194,8 @@ void check_memory(const OperandCheck& check, const OperandList& operands,
     for (const Operand& written : operands)
         for (const Operand& other : operands) {
             if (!may_clash(written, other, allowed.sums_may_overlap)) continue;
-            // In the message, a copy names its source first. An update names the later
-            // operand first: state, gradient, parameter.
+            // The message about a copy names the source first. The message about an
+            // update names the later operand first: state, gradient, parameter.
             const bool backwards =
                 allowed.in_place || kind == Derivation::Kind::part ||
                 (kind == Derivation::Kind::update && &written < &other);
@@ -251,8 +251,8 @@ std::vector<Narrow> narrow_ranges(const OperandList& operands) {
     std::vector<Narrow> ranges;
     for (const Operand& operand : operands) {
         if (operand.tensor->dtype() != DType::bf16) continue;
-        // Heads are only some of their tensor's columns. The other columns must not
-        // change, so a tensor that is only written is read, too.
+        // Heads may be only some of a tensor's columns. The other columns must not
+        // change, so a tensor that the operation only writes is read first.
         Narrow range{operand.tensor->flat(), operand.use != Operand::Use::result,
                      operand.is_written()};
         std::erase_if(ranges, [&](const Narrow& known) {
@@ -356,7 +356,7 @@ void LocalDevice::perform(Op& operation, SourceLine at) {
     const auto numbers = [&] {
         if constexpr (kHasIndices<Op>) require_indices(operation, is_empty, at);
         if (!is_empty) return compute_in_own_types(OperationRef(operation));
-        // Results computed from nothing are sums of nothing.
+        // If an operand is empty, a result that has elements comes from an empty sum.
         if constexpr (requires { operation.when_empty([](const Tensor&, double) {}); })
             operation.when_empty([this](const Tensor& tensor, double value) {
                 transfer_fill(tensor, value);

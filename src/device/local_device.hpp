@@ -25,8 +25,8 @@ class PinnedPages {
     virtual void free(std::byte* data) noexcept = 0;
 };
 
-/// Makes the host of a real device. The host computes on this machine's processor. The
-/// pages must outlive the host.
+/// Makes the host of a real device. The host computes on this machine's processor.
+/// `pages` must outlive the host.
 using HostFactory = std::function<std::unique_ptr<Device>(
     int index, DeviceMonitor& monitor, PinnedPages& pages)>;
 
@@ -67,9 +67,9 @@ class LocalDevice : public Device {
     /// Throws IndexOutside for the first index outside [0, bound).
     virtual void check_indices(const Tensor& indices, std::int64_t bound) = 0;
 
-    /// Runs `use`, the backend's part of an operation. If a backend's errors do not say
-    /// where they come from, it adds the operation's name and, if known, the caller's
-    /// line.
+    /// Runs `use`, the backend's part of an operation. A backend whose errors do not say
+    /// where they come from overrides this, and adds the operation's name and, if known,
+    /// the caller's line.
     virtual void attempt(const char* /*operation*/, SourceLine /*at*/,
                          FunctionRef<void()> use) {
         use();

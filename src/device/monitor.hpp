@@ -52,8 +52,8 @@ struct DeviceOperation {
 enum class CopyDirection : std::uint8_t { to_device, to_host };
 
 /// A device reports to its monitor, which decides when arithmetic runs. The simulator's
-/// monitor has a virtual clock, a ledger and a checker. The GPU backend's has a ledger
-/// and events.
+/// monitor has a virtual clock, a ledger and a checker. The GPU backend's monitor has a
+/// ledger and events.
 class DeviceMonitor {
   public:
     virtual ~DeviceMonitor() = default;
@@ -68,21 +68,21 @@ class DeviceMonitor {
     virtual void copy(CopyDirection direction, const Tensor& tensor, SourceLine at,
                       FunctionRef<void()> move) = 0;
 
-    /// Starts a copy between the device and its host, as Device::start_copy says.
+    /// Starts a copy between the device and its host, as Device::start_copy describes.
     virtual Work start_copy(CopyDirection /*direction*/, const Tensor& /*destination*/,
                             const Tensor& /*source*/, SourceLine at) {
         throw UsageError("start_copy: this backend has no host to copy from or to", at);
     }
 
-    /// A tensor is read for a record, which costs nothing.
+    /// Called when a tensor is read for a record, which costs nothing.
     virtual void peeked(const Tensor& /*tensor*/, SourceLine /*at*/) {}
 
-    /// allocated(): the storage was made and is the first of Device::live(). It may throw
-    /// to refuse; then freed() is not called. freed(): it is about to be freed.
+    /// allocated() is called with a new storage, the first of Device::live(); it may
+    /// throw to refuse it. Otherwise freed() is called just before the storage is freed.
     virtual void allocated(const Storage& storage) = 0;
     virtual void freed(const Storage& storage) noexcept = 0;
 
-    /// Returns the moment of training that the device is in.
+    /// Returns the device's current moment of training.
     virtual Moment moment() const { return {}; }
 
     /// Returns the time of the program: virtual time, or the time since a real device was
@@ -93,7 +93,7 @@ class DeviceMonitor {
         throw UsageError("sleep_until: this backend keeps no time", at);
     }
 
-    /// A phase of the training step begins or ends.
+    /// Called when a phase of the training step has begun, or has ended.
     virtual void phase_began(Phase phase, int micro_batch, SourceLine at) = 0;
     virtual void phase_ended() noexcept = 0;
 

@@ -13,9 +13,10 @@
 namespace lockstep {
 
 /// Checks the operands of one device operation. A check that fails throws UsageError with
-/// a sentence that begins with the operation's name. Every operand must belong to the
-/// device. A grader's devices do what other programs ask for, so checks are a boundary of
-/// trust: they are right for any integers, and never overflow.
+/// a sentence that begins with the operation's name. The comments below say what each
+/// check requires. Every operand must belong to the device. A grader runs untrusted
+/// programs' operations, so the checks must be right for any integers, and never
+/// overflow.
 class OperandCheck {
   public:
     OperandCheck(const Device& device, const char* operation, SourceLine at)
@@ -57,19 +58,19 @@ class OperandCheck {
     /// Checks that both have the same type, rows, batches, heads and columns per head.
     void alike(const char* name, const Heads& heads, const char* other_name,
                const Heads& other) const;
-    /// The sequence, sharded as `tokens` says, has these rows.
+    /// `tokens` lists at least `rows` tokens, counted from its place `tokens.first`.
     void tokens(const char* name, const TokenRows& tokens, std::int64_t rows) const;
     /// Checks a shard of `extent` entries and returns it with its `whole` filled in.
     VocabularyShard shard(const VocabularyShard& shard, std::int64_t extent) const;
 
-    /// The two share no memory.
+    /// The two tensors share no memory.
     void apart(const char* name, const Tensor& tensor, const char* other_name,
                const Tensor& other) const;
-    /// The two share no memory or are the same memory.
+    /// The two tensors share no memory or are the same memory.
     void same_or_apart(const char* name, const Tensor& tensor, const char* other_name,
                        const Tensor& other) const;
 
-    /// Anything else: refuses with the sentence if `condition` is false.
+    /// Any other condition; `sentence` is the error if it is false.
     template <typename... Arguments>
     void that(bool condition, fmt::format_string<Arguments...> sentence,
               Arguments&&... arguments) const {

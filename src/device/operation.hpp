@@ -21,7 +21,7 @@ namespace lockstep {
 //     static constexpr const char* kName          its name in traces and messages
 //     members                                     tensors, Heads, options; plain data
 //     void check(const OperandCheck&)             refuses operands that do not fit, and
-//                                                 may fill in what is left open
+//                                                 may complete the options
 //     OperandList operands() const                tensors, and how each is used
 //     std::int64_t flops() const                  floating point operations
 //     Derivation derivation() const               what the results are made of
@@ -40,8 +40,8 @@ namespace lockstep {
 //                                  element by element: a destination may be the same
 //                                  memory as a source
 //     static constexpr bool kSumsMayOverlap = true
-//                                  tensors that are added to may share memory with each
-//                                  other
+//                                  the tensors to which it adds may share memory with
+//                                  each other
 //
 // The following is written once and uses only these members: the checks and charges of
 // Device's functions, what a monitor gets (DeviceOperation), the call of a backend,
@@ -52,12 +52,12 @@ namespace lockstep {
 /// The floating point operations of one exp, tanh, erf or log. Each +, -, *, /, maximum
 /// and square root in an operation's textbook formula counts 1; a product of matrices
 /// counts 2mkn. Operations without arithmetic, or bound by memory, count 0: copies,
-/// fills, embeddings and random numbers. Only products matter for a run's time. The rest
-/// is bound by memory, and its bytes are counted exactly.
+/// fills, embeddings and random numbers. Only flops of products matter for a run's time.
+/// All other operations are bound by memory, and their bytes are counted exactly.
 inline constexpr std::int64_t kTranscendental = 8;
 
-/// The maximum number of elements of a result. A check refuses results with more: if one
-/// extent of an operand is 0, its other extents may be huge.
+/// The maximum number of elements of a result. A check refuses results with more
+/// elements: if one extent of an operand is 0, its other extents may be huge.
 inline constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
 
 /// One tensor of an operation, and how it is used.
@@ -73,7 +73,7 @@ struct Operand {
     const char* name;
     const Tensor* tensor;  ///< null if the operation does not use it
     Use use;
-    std::int64_t bytes;  ///< moved by each use: a read, a write, or both
+    std::int64_t bytes;  ///< moved by each read and by each write
 
     bool is_read() const {
         return use == Use::read || use == Use::updated || use == Use::added_to;
@@ -157,7 +157,7 @@ class OperandList {
     bool adds_ = false;
 };
 
-/// A list of types, which may be incomplete. `+` joins two lists.
+/// A list of types; the types may be incomplete. `+` joins two lists.
 template <typename... Op>
 struct OperationList {
     static constexpr std::size_t kCount = sizeof...(Op);

@@ -28,9 +28,9 @@ enum class OperationKind : std::uint8_t {};
 
 template <std::size_t kPlace, typename Op>
 struct PlacedOperation {};
-/// Has one base for each operation and its place. The compiler deduces an operation's
-/// place from its base. So every source instantiates one function for each operation that
-/// it asks for, and does not compare the operation with all others.
+/// Has one base, a PlacedOperation, for each operation and its place. The compiler
+/// deduces the place from this base. So a source instantiates one function for each
+/// operation that it looks up, and does not compare the operation with all others.
 template <typename Places, typename All>
 struct PlacedOperations;
 template <std::size_t... kPlaces, typename... All>

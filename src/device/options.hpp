@@ -46,11 +46,11 @@ struct AttentionOptions {
 /// Rotary positions (Su et al. 2021, RoFormer, 2104.09864, section 3.2.2).
 struct RotaryOptions {
     double base = 10000;   ///< pair j of `width` columns turns by base^(-2 j / width)
-    bool inverse = false;  ///< turns back: what backward does to gradients
+    bool inverse = false;  ///< turns back, as backward does with gradients
 };
 
 struct HeadSumOptions {
-    bool transpose = false;  ///< transposes the weights: n sums over m
+    bool transpose = false;  ///< transposes the weights (m, n); the sums are over m
     double factor = 1;
 };
 
@@ -61,9 +61,9 @@ struct VocabularyShard {
     std::int64_t whole = 0;  ///< entries of the vocabulary; 0: the shard is all of it
 };
 
-/// Says which numbers of a random stream a tensor's elements are. The tensor is a part of
+/// Says which numbers of a random stream are a tensor's elements. The tensor is a part of
 /// a whole matrix: it begins at element `offset`, and its rows are `pitch` apart. Pitch 0
-/// means the number of columns: a contiguous part. An offset converts to a part.
+/// means the number of columns (contiguous). An offset converts to a contiguous part.
 struct RandomPart {
     constexpr RandomPart(std::int64_t first = 0, std::int64_t apart = 0)
         : offset(first), pitch(apart) {}

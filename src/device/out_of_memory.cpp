@@ -1,5 +1,5 @@
-// Explains a device that is full: what fills it, which lines hold most, and how the
-// memory in use has grown.
+// Explains a device that is full: what fills it, which lines' tensors occupy most of it,
+// and how the memory in use has grown.
 
 #include <algorithm>
 #include <map>
@@ -126,7 +126,7 @@ std::string when_text(const std::vector<const Storage*>& tensors) {
     return text;
 }
 
-/// Returns the likely cause if one line holds most; null if nothing is special about it.
+/// Returns the likely cause if one line's tensors occupy most; null if none is known.
 const char* cause_of(const std::vector<const Storage*>& tensors) {
     std::set<int> steps;
     std::set<int> micro_batches;
@@ -155,7 +155,7 @@ const char* cause_of(const std::vector<const Storage*>& tensors) {
     return nullptr;
 }
 
-/// The lines that hold most of the device.
+/// Lists the lines whose tensors occupy the most memory.
 void add_holdings(std::vector<std::string>& details,
                   const std::vector<Holding>& holdings) {
     constexpr std::size_t kListed = 8;

@@ -8,7 +8,7 @@ namespace lockstep {
 enum class TokenOrder : std::uint8_t {
     contiguous,  ///< rank r has stretch r, counted from 0
     striped,     ///< rank r has tokens r, r + N, … (Brandon et al., 2311.09431)
-    /// Rank r has stretches r and 2 N - 1 - r of 2 N, an early and a late one
+    /// Rank r has stretches r and 2 N - 1 - r of 2 N, an early and a late stretch
     /// (Grattafiori et al. 2024, Llama 3, 2407.21783, section 3.3.2).
     zigzag
 };
@@ -18,9 +18,9 @@ constexpr const char* name_of(TokenOrder order) {
     return kNames[static_cast<int>(order)];
 }
 
-/// Says which tokens of a sequence a tensor's rows are. The ranks' tokens are listed one
-/// rank after another; the rows are this list from row `first` on. Default: row i is
-/// token i.
+/// Says which token of a sequence each row of a tensor is. The tokens are listed one rank
+/// after another; the tensor's rows are this list from place `first` on. Default: row i
+/// is token i.
 struct TokenRows {
     TokenOrder order = TokenOrder::contiguous;
     std::int64_t ranks = 1;

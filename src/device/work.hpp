@@ -32,13 +32,13 @@ class PendingWork {
     }
 };
 
-/// A communication, or a copy between a device and its host, that was started. It
+/// A communication, or a copy between a device and its host, that was started. A Work
 /// overlaps with later operations of the device. Operations of the device that are issued
-/// after wait() run after the Work. After a copy, this is true for the host's operations,
-/// too. Received values exist only after wait(). Until wait() has returned, keep the
-/// tensors of the call and do not touch them; buffers that are sent may only be read.
-/// Wait for each Work, or for a later Work of its queue: Works in a queue end in order. A
-/// queue is a communicator, or all copies in one direction.
+/// after wait() run after the Work has ended. If the Work is a copy, the same is true of
+/// the host's operations. Received values exist only after wait(). Until wait() has
+/// returned, keep the tensors of the call and do not touch them; buffers that are sent
+/// may only be read. Wait for each Work, or for a later Work of its queue: Works in a
+/// queue end in order. A queue is a communicator, or all copies in one direction.
 class [[nodiscard]] Work {
   public:
     explicit Work(PendingWork* state) : state_(state) {}
@@ -52,11 +52,11 @@ class [[nodiscard]] Work {
 };
 
 /// Waits for the first of several Works to end, and returns its place. That Work is then
-/// used up, as if it had been moved from; used-up Works do not count. If a program
+/// used up, as if it had been moved from; used-up Works are skipped. If a program
 /// receives from several ranks, each over its own communicator, it can take the message
-/// that comes first. Throws UsageError if no Work is left.
+/// that arrives first. Throws UsageError if no Work is left.
 ///
-/// On virtual devices virtual time decides which Work is first (if times are equal, the
+/// On virtual devices, virtual time decides which Work is first (if times are equal, the
 /// lowest place), so equal programs make equal choices. On GPUs events decide, and the
 /// host waits for an event. A program that calls wait_any may behave differently, or
 /// hang, if another Work ends first.

@@ -42,7 +42,7 @@ void Batcher::require_possible(const Request& request) {
         "request {} has a prompt of {} tokens and asks for {}; both must be at least 1",
         request.id, prompt, request.output);
     request.sampling.require_sound();
-    // The last token that is generated is never computed.
+    // The last generated token is not passed through the model, so it needs no room.
     const std::int64_t room = pool_.pages() * pool_.page_rows();
     require(request.output - 1 <= room - prompt,
             "request {} has a prompt of {} tokens and asks for {}; the cache has room "
@@ -86,7 +86,7 @@ void Batcher::plan_decodes() {
     }
 }
 
-/// Plans rows of the prompts that are under way; preempts in the same way.
+/// Plans rows of the prompts that are under way; preempts as plan_decodes() does.
 void Batcher::plan_prompts() {
     for (std::size_t i = 0; i < running_.size();) {
         Sequence& sequence = running_[i];
@@ -131,15 +131,15 @@ bool Batcher::plan(Sequence& sequence, std::int64_t rows) {
     return true;
 }
 
-/// Returns the rows that fit. If prompts are not cut, returns all rows if they fit or if
-/// no other prompt is in the pass, and 0 otherwise.
+/// Returns how many of the prompt's rows fit into the pass. If prompts are not cut,
+/// returns all rows if they fit or if no other prompt is in the pass, and otherwise 0.
 std::int64_t Batcher::rows_of_prompt(const Sequence& sequence) const {
     const std::int64_t missing = sequence.missing();
     if (rules_.pieces) return std::clamp<std::int64_t>(rows_left(), 0, missing);
     return missing <= rows_left() || !has_prompt_ ? missing : 0;
 }
 
-/// If the youngest sequence is already in this pass, takes it out again.
+/// If the planned pass already has rows of the youngest sequence, removes them.
 void Batcher::preempt_youngest() {
     Sequence youngest = std::move(running_.back());
     running_.pop_back();
@@ -160,7 +160,7 @@ std::vector<Wanted> Batcher::wanted() const {
 }
 
 void Batcher::take(const std::vector<std::int32_t>& tokens) {
-    require(under_way_, "take() of {} tokens, but no pass is under way", tokens.size());
+    require(under_way_, "take() got {} tokens, but no pass is under way", tokens.size());
     const std::size_t expected = wanted().size();
     require(tokens.size() == expected, "take() got {} tokens, but the pass wants {}",
             tokens.size(), expected);
@@ -186,7 +186,7 @@ void Batcher::answer_complete() {
     }
 }
 
-/// Releases the sequence's pages, and makes its tokens an answer.
+/// Releases the sequence's pages, and adds its generated tokens to the answers.
 void Batcher::answer(Sequence& sequence) {
     pool_.release(sequence.pages);
     ids_.erase(sequence.request.id);

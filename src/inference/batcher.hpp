@@ -25,13 +25,13 @@ struct Request {
 /// The outcome of a request.
 struct Answer {
     std::int64_t id = 0;
-    std::vector<std::int32_t> tokens;  ///< that followed the prompt
+    std::vector<std::int32_t> tokens;  ///< the generated tokens
     int preemptions = 0;
-    std::int64_t reused = 0;  ///< tokens of the prompt that were in the cache already
+    std::int64_t reused = 0;  ///< tokens of the prompt that the cache already had
 };
 
 struct BatchRules {
-    std::int64_t most_sequences = 64;  ///< that are under way at once
+    std::int64_t most_sequences = 64;  ///< sequences under way at once
     /// The maximum number of rows of a pass. Decodes of the sequences under way come
     /// first; the remaining rows are for prompts.
     std::int64_t most_rows = 512;
@@ -60,9 +60,9 @@ struct BatchRules {
 ///     }
 ///
 /// All of this is arithmetic on the host. Ranks that work on the same sequences must be
-/// given the same requests before the same pass. If one of these ranks drops a request by
-/// its own clock, its passes have other shapes than those of the others, and all hang
-/// (F02).
+/// given the same requests before the same pass. If one of these ranks drops a request
+/// when its own clock says so, its passes have other shapes than those of the other
+/// ranks, and all ranks hang (F02).
 class Batcher {
   public:
     /// The pool must stay. Throws UsageError unless a pass may have at least one sequence
@@ -71,16 +71,16 @@ class Batcher {
     Batcher(const Batcher&) = delete;
     Batcher& operator=(const Batcher&) = delete;
 
-    /// Adds a request that has come. Throws UsageError if its prompt is empty, if no
-    /// token is asked for, if the pool's pages cannot hold all of its tokens, or if
-    /// another request under way has its id.
+    /// Adds a request, which then waits. Throws UsageError if its prompt is empty, if it
+    /// asks for no token, if the pool's pages cannot hold all of its tokens, or if
+    /// another request that waits or is under way has the same id.
     void add(Request request);
 
     /// Adds a request whose prompt was computed elsewhere, and its first token (which may
     /// be the only one). If there is room for the request and no other request waits, it
-    /// is under way at once. Then returns the pages that must have the prompt's keys and
-    /// values before the next pass. Otherwise adds nothing, and returns none. Call it
-    /// between a take() and the next pass. Throws UsageError as add() does.
+    /// is under way at once. Then returns the pages to which the caller must copy the
+    /// prompt's keys and values before the next pass. Otherwise adds nothing, and returns
+    /// none. Call it between a take() and the next pass. Throws UsageError as add() does.
     std::optional<PagedSequence> join(const Request& request, std::int32_t first);
 
     /// Gives up a request, because its user has gone or because it has waited too long.
@@ -97,12 +97,12 @@ class Batcher {
     /// Returns what to compute next. take() then expects the pass's tokens, even if the
     /// pass has no rows. The pass has no rows if the batcher is idle, or if other
     /// batchers have so many of the pool's pages that no sequence can continue. An idle
-    /// rank also computes such a pass if other ranks need its experts.
+    /// rank, too, computes a pass without rows if other ranks need its experts.
     Pass next();
-    /// For each row that the pass wants, in order, says how its token is chosen.
+    /// Returns how to choose a token for each row in the pass's `wanted`, in that order.
     std::vector<Wanted> wanted() const;
-    /// Takes the tokens of these rows. Sequences that have all their tokens become
-    /// answers.
+    /// Adds the tokens chosen for these rows to the sequences. Sequences that have all
+    /// their tokens become answers.
     void take(const std::vector<std::int32_t>& tokens);
 
     /// Returns the requests that have been answered since the last call, in the order in
@@ -114,12 +114,12 @@ class Batcher {
         Request request;
         std::vector<std::int32_t> ids;  ///< the prompt and the tokens after it
         SequencePages pages;
-        std::int64_t planned = 0;  ///< rows of the pass that is under way
+        std::int64_t planned = 0;  ///< rows in the pass that is under way
         int preemptions = 0;
         std::int64_t reused = 0;
 
         std::int64_t tokens() const { return static_cast<std::int64_t>(ids.size()); }
-        /// Rows to compute until the sequence has logits again.
+        /// Rows to compute until the model can choose the sequence's next token.
         std::int64_t missing() const { return tokens() - pages.tokens; }
         bool decodes() const { return missing() == 1 && tokens() > prompt(); }
         std::int64_t prompt() const {
@@ -141,12 +141,12 @@ class Batcher {
     BatchRules rules_;
     std::deque<Sequence> waiting_;
     std::deque<Sequence> running_;  ///< the oldest request first
-    std::int64_t rows_ = 0;         ///< of the pass that is being planned
+    std::int64_t rows_ = 0;         ///< rows planned for the next pass
     std::int64_t may_join_ = 0;     ///< static batching: sequences that may still join
     bool has_prompt_ = false;
     bool under_way_ = false;
     std::vector<Answer> answers_;
-    std::set<std::int64_t> ids_;  ///< of requests that wait or are under way
+    std::set<std::int64_t> ids_;  ///< the ids of requests that wait or are under way
 };
 
 }  // namespace lockstep

@@ -38,7 +38,7 @@ class FillingAttention : public Wrapper {
 
 GptKit filling_cache(GptKit kit, KeyValueCache& cache) {
     require(kit.core != nullptr,
-            "filling_cache() needs a kit with its own attention, such as "
+            "filling_cache() needs a GptKit with its own attention, such as "
             "context_parallel() makes");
     kit.core = [&cache, core = kit.core](Device& device, const AttentionSizes& sizes) {
         return std::make_unique<FillingAttention>(cache, core(device, sizes), sizes);

@@ -8,11 +8,11 @@
 
 namespace lockstep {
 
-/// Returns a kit with the same attention, but the attention also leaves the keys and
-/// values of its rows in a cache. Positions come from the pass, and the head computes
-/// only the wanted rows. So ranks that shard the tokens of a long prompt can compute the
-/// prompt together, by any method of context_parallel. At the end each rank has the keys
-/// and values of its own tokens:
+/// Returns a kit with the same attention, which also stores the keys and values of its
+/// rows in a cache. Positions come from the pass, and the head computes only the wanted
+/// rows. So ranks that shard the tokens of a long prompt can compute the prompt together,
+/// by any method of context_parallel. At the end each rank has the keys and values of its
+/// own tokens:
 ///
 ///     const GptKit kit = context_parallel({}, mesh["cp"], ContextMethod::ring_attention,
 ///                                         TokenOrder::zigzag);
@@ -20,9 +20,9 @@ namespace lockstep {
 ///     const Pass pass = prompt_share(kit.tokens, pages, prompt, 16);
 ///     const Tensor logits = gpt->infer(cache.begin(pass));
 ///
-/// Attention runs over whole sequences, so a pass has one prompt, from its first token
-/// on. Models of the kit only infer (Yang et al. 2024, Context Parallelism for Scalable
-/// Million-Token Inference, 2411.01783, section 3).
+/// Attention runs over whole sequences, so a pass has exactly one prompt, from its first
+/// token on. Models made with the kit can only infer (Yang et al. 2024, Context
+/// Parallelism for Scalable Million-Token Inference, 2411.01783, section 3).
 GptKit filling_cache(GptKit kit, KeyValueCache& cache);
 
 /// Returns the rows of a prompt that this rank computes. All ranks have the same number
@@ -34,7 +34,7 @@ Pass prompt_share(const TokenDeal& deal, const SequencePages& pages,
 /// Returns the smallest number of tokens, at least `tokens`, that ranks can shard
 /// equally.
 std::int64_t filled_up(const TokenDeal& deal, std::int64_t tokens);
-/// Returns only the rows of tokens before `token`, without a prompt's padding.
+/// Returns only the rows of the tokens before `token`: so a prompt loses its padding.
 PagedTokens before(PagedTokens rows, std::int64_t token);
 
 }  // namespace lockstep

@@ -17,8 +17,8 @@ std::int32_t told_by_first(Device& device, Communicator& group, std::int32_t own
 bool decided_by_first(Device& device, Communicator& group, bool own, SourceLine at) {
     const std::int32_t told = told_by_first(device, group, own ? 1 : 0, at);
     if (device.has_numbers()) return told == 1;
-    // Rank 0 goes before the others if it decides yes, and behind them if no. In the
-    // second case each other rank gets a lower number.
+    // In the new group, rank 0 is first if it decides yes, and last if it decides no. If
+    // it is last, the numbers of the other ranks become lower by 1.
     constexpr int kBefore = 0, kOthers = 1, kBehind = 2;
     const bool decides = group.rank() == 0;
     const int place = !decides ? kOthers : own ? kBefore : kBehind;

@@ -49,7 +49,7 @@ void DecodingRing::run(std::span<Batcher* const> groups, SourceLine at) {
             if (!groups[i]->idle()) any |= compute(*groups[i], turn, at);
         }
         require(any || !more, at,
-                "no group can continue: the pool's pages belong to others");
+                "no group can continue: other sequences have the pool's pages");
     }
     wait_for_sent(at);
 }

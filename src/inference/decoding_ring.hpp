@@ -18,18 +18,18 @@ namespace lockstep {
 /// previous token has left them, so one group of sequences keeps only one of p stages
 /// busy. With p groups or more, each stage always has a group. Tokens go around a ring:
 /// the last stage chooses tokens and sends them to the first stage (Pope et al. 2022,
-/// 2211.05102, section 3; like Huang et al. 2019's micro-batches, but without an end).
+/// 2211.05102, section 3; a group is like a micro-batch of Huang et al. 2019).
 ///
 ///     x        (rows, 1, h), from a stage to the next: 2 h bytes a row in bf16
 ///     tokens   4 bytes each, from the last stage to the first, and then on to the
 ///              others, each time before the x that is computed from them
 ///
-/// Each stage has the cache of its own layers. Every stage's batchers know all tokens, so
-/// they decide the same. If a stage takes t, a round of m groups takes m t, but at least
-/// p t plus the time of the tokens' way back. For that, a stage must continue while its
-/// message waits for the next stage. So each pair of neighbours has its own communicator.
-/// If a stage waited instead, two neighbours could only work in turn, and half of the
-/// stages would be idle.
+/// Each stage has the cache of its own layers. Every stage's batchers get all tokens, so
+/// they decide the same. If a pass takes the time t on a stage, a round of m groups takes
+/// m t, but at least p t plus the time in which tokens return to the first stage. To
+/// reach this, a stage must continue while its message waits for the next stage, so each
+/// pair of neighbours has its own communicator. If a stage waited for its messages, two
+/// neighbours could only work in turn, and half of the stages would be idle.
 class DecodingRing {
   public:
     struct Stage {
@@ -42,8 +42,8 @@ class DecodingRing {
             choose;
     };
 
-    /// Every rank of the line makes a DecodingRing; the order of ranks is the order of
-    /// stages. What `stage` refers to must outlive it.
+    /// Every rank of the line makes a DecodingRing; rank i is stage i. The objects to
+    /// which `stage` has references must outlive it.
     DecodingRing(Communicator& line, Stage stage, SourceLine at = SourceLine::here());
 
     /// Lets all groups generate until they are idle. Each group has its own batcher;
@@ -53,11 +53,11 @@ class DecodingRing {
     void run(std::span<Batcher* const> groups, SourceLine at = SourceLine::here());
 
   private:
-    /// A group between two of its passes.
+    /// What a stage keeps of a group from one pass of the group to the next.
     struct Turn {
         std::vector<Wanted> wanted;
         std::vector<std::int32_t> chosen;  ///< on the last stage
-        Tensor tokens;                     ///< (wanted), on their way
+        Tensor tokens;                     ///< (wanted), under way to this stage
         std::optional<Work> arrival;
         bool under_way = false;
     };
@@ -73,8 +73,8 @@ class DecodingRing {
     int rank_;
     int stages_;
     std::unique_ptr<Communicator> before_;  ///< with the stage before; null on the first
-    std::unique_ptr<Communicator> after_;   ///< with the next one; null on the last
-    std::unique_ptr<Communicator> back_;    ///< between the last and the first
+    std::unique_ptr<Communicator> after_;   ///< with the next stage; null on the last
+    std::unique_ptr<Communicator> back_;    ///< from the last stage to the first
     std::vector<std::pair<Tensor, Work>> sent_;
 };
 

@@ -10,8 +10,8 @@ namespace lockstep {
 
 namespace {
 
-/// Returns the rows of these tokens, (tokens, 1), if all pages are one matrix, page after
-/// page.
+/// Returns the row of each of these tokens, (tokens, 1), if all pages of a layer are seen
+/// as one matrix, page after page.
 HostTensor rows_on_pages(const PagedTokens& tokens, std::int64_t page_rows) {
     std::vector<std::int32_t> rows;
     for (const PagedSequence& sequence : tokens.sequences)
@@ -27,7 +27,7 @@ HostTensor rows_on_pages(const PagedTokens& tokens, std::int64_t page_rows) {
 
 void require_pages(const KeyValueCache& cache, const PagedTokens& tokens, SourceLine at) {
     require(!cache.layers().empty(), at,
-            "the cache has no layers yet; call make_gpt with its kit first");
+            "the cache has no layers yet; make a model with it first");
     for (const PagedSequence& sequence : tokens.sequences) {
         const auto held =
             static_cast<std::int64_t>(sequence.pages.size()) * cache.sizes().page_rows;
@@ -133,7 +133,7 @@ PrefilledArrivals::PrefilledArrivals(const KeyValueCache& cache, Communicator& p
 }
 
 // lesson: prefilled-arrivals
-/// Starts to receive what belongs to the next request, while the device computes.
+/// Starts to receive the next request's keys, values and first token; does not wait.
 void PrefilledArrivals::expect_next() {
     if (left_.empty()) return;
     const MemoryScope scope(device_, MemoryCategory::communication);
@@ -166,7 +166,7 @@ std::vector<Arrived> PrefilledArrivals::take_in(Batcher& batcher) {
 }
 // lesson: end
 
-/// Returns whether the next request has come, as rank 0 sees it.
+/// Returns whether the next request has come; rank 0 decides this for all ranks.
 bool PrefilledArrivals::has_come() {
     const bool asks = alike_ == nullptr || alike_->rank() == 0;
     if (arrival_ && asks) {

@@ -54,7 +54,7 @@ GptKit kit_on(Mesh& mesh, TensorParallel& tensor, KeyValueCache& cache,
               const GptSizes& sizes) {
     GptKit kit;
     if (mesh.size("tp") > 1) kit = copy_key_heads(tensor_parallel(kit, tensor), tensor);
-    // A pass may have any number of rows, so ranks along tp cannot shard them.
+    // A pass may have any number of rows, so ranks along tp cannot shard the rows.
     if (sizes.block.experts.count > 0)
         kit = expert_parallel(kit, mesh, {"ep"}, {.tp = &tensor, .drop_copies = false});
     return with_cache(kit, cache);

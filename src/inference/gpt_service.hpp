@@ -20,14 +20,14 @@ namespace lockstep {
 ///     ep   requests, and experts
 struct ServiceOptions {
     std::vector<MeshShape::Axis> axes;
-    /// If true, as many additional devices compute the prompts, with the same layout.
-    /// Each of them sends its keys and values to its partner (PrefillSender).
+    /// If true, a second mesh of the same size computes the prompts. Each of its devices
+    /// sends keys and values to the device at the same place of the mesh (PrefillSender).
     bool apart = false;
 
     CacheSizes cache{};
     BatchRules rules{};
     bool reuse = true;  ///< prefix caching
-    /// A row's bits do not depend on the other rows of its pass (RowByRow).
+    /// If true, a row's bits do not depend on the other rows of its pass (RowByRow).
     bool row_by_row = false;
     DType dtype = DType::bf16;
     std::uint64_t seed = 0;
@@ -57,19 +57,19 @@ class ServicePlan {
 /// A pass that a device computed.
 struct ServedPass {
     Picoseconds start = 0, end = 0;
-    std::int64_t pages = 0;  ///< that sequences had
+    std::int64_t pages = 0;  ///< pages that sequences have
 
     struct Piece {
         std::int64_t request = 0;
-        std::int64_t first = 0;  ///< the token of its first row
+        std::int64_t first = 0;  ///< its first row's place in the sequence
         std::int64_t rows = 0;
-        bool wanted = false;  ///< a token follows its last row
+        bool wanted = false;  ///< whether its last row yields a token
     };
     std::vector<Piece> pieces;
 };
 
-/// One device's part of a GPT on a mesh, and how it answers requests. No strategy is
-/// written here: kits are put into one another, and serve() does the rest.
+/// One device's part of a GPT on a mesh, and how it answers requests. It combines
+/// tensor parallelism, experts and the cache in one GptKit, and calls serve().
 ///
 ///     const ServicePlan plan(sizes, {.axes = {{"dp", 2}, {"tp", 4}}, .cache = pages});
 ///
@@ -77,20 +77,21 @@ struct ServedPass {
 ///     const std::vector<Served> served = service.serve(requests);
 class GptService {
   public:
-    /// Every rank of the world calls it, with the same plan, which must outlive it.
-    /// Throws UsageError if the world does not have the mesh's size, or a kit refuses it.
+    /// Every rank of the world makes a GptService of the same plan. The plan must stay.
+    /// Throws UsageError if the world does not have the mesh's size, or if the GPT cannot
+    /// be sharded over the mesh.
     GptService(Rank& rank, const ServicePlan& plan, SourceLine at = SourceLine::here());
 
     /// Answers the requests that this rank's replica gets. All ranks pass the same
     /// requests, in the order of their arrivals. Throws UsageError as serve() does. On
-    /// devices that compute prompts, an answer is the first token.
+    /// devices that compute prompts, an answer has only the first token.
     std::vector<Served> serve(const std::vector<Request>& requests);
 
     /// The replica whose requests this rank answers.
     int replica() const {
         return mesh_.coordinate("dp") * mesh_.size("ep") + mesh_.coordinate("ep");
     }
-    /// True on one rank of each replica: the first one that generates tokens.
+    /// True on one rank of each replica: the first rank that generates tokens.
     bool speaks() const { return generates() && mesh_.coordinate("tp") == 0; }
     bool generates() const { return mesh_.coordinate("side") == mesh_.size("side") - 1; }
 

@@ -51,8 +51,8 @@ Tensor KeyValueCache::empty_tokens(std::int64_t tokens, SourceLine at) const {
     const std::int64_t columns = layers_[0].shape().columns();
     for (const Tensor& layer : layers_)
         require(layer.shape().columns() == columns, at,
-                "layers of {} and {} columns in one cache; the same number is expected",
-                columns, layer.shape().columns());
+                "the layers have {} and {} columns; the same number is expected", columns,
+                layer.shape().columns());
     const auto layers = static_cast<std::int64_t>(layers_.size());
     return device_.empty({layers * tokens, columns}, dtype_, at);
 }
@@ -82,11 +82,11 @@ void KeyValueCache::enter(const Pass& pass, SourceLine at) {
     for (const PagedSequence& sequence : pass.tokens.sequences)
         require(sequence.count >= 0 &&
                     sequence.count <= static_cast<std::int64_t>(pass.ids.size()),
-                at, "a sequence of {} rows in a pass of {} ids", sequence.count,
+                at, "a sequence has {} rows, but the pass has {} ids", sequence.count,
                 pass.ids.size());
     const std::int64_t rows = pass.tokens.rows();
     require(static_cast<std::int64_t>(pass.ids.size()) == rows, at,
-            "a pass of {} rows, but {} ids", rows, pass.ids.size());
+            "the pass has {} rows, but {} ids", rows, pass.ids.size());
     for (const std::int32_t row : pass.wanted)
         require(row >= 0 && row < rows, at,
                 "the logits of row {} are wanted, but the pass has {} rows", row, rows);
@@ -153,7 +153,7 @@ class CachedAttention : public Module {
 };
 
 /// Latent attention that caches the numbers from which keys and values are made: key_rank
-/// + rotary numbers a token for all heads. Keys are never made. Instead, the query is
+/// + rotary numbers per token for all heads. Keys are never made. Instead, the query is
 /// multiplied by the matrix that would make keys, and the weighted sum is turned into
 /// values at the end (DeepSeek-AI 2024, 2405.04434, section 2.1.2).
 ///

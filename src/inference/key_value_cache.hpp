@@ -10,10 +10,10 @@
 namespace lockstep {
 
 /// Returns the bytes of a token's keys and values in all layers. A layer has 2 g w
-/// numbers, with g heads of keys and w columns per head. A layer of latent attention has
-/// key_rank + rotary numbers, from which keys and values are made. In bf16 the sizes are
-/// 516,096 bytes for Llama 3.1 405B, 327,680 for Qwen2.5-72B and 70,272 for DeepSeek-V3
-/// (DeepSeek-AI 2025, 2505.09343, table 1).
+/// numbers of a token, with g heads of keys and w columns per head. A layer of latent
+/// attention has key_rank + rotary numbers, from which keys and values are made. In bf16
+/// the sizes are 516,096 bytes for Llama 3.1 405B, 327,680 for Qwen2.5-72B and 70,272 for
+/// DeepSeek-V3 (DeepSeek-AI 2025, 2505.09343, table 1).
 std::int64_t cache_bytes_of_token(const GptSizes& sizes, DType dtype);
 
 struct CacheSizes {
@@ -21,20 +21,20 @@ struct CacheSizes {
     std::int64_t page_rows = 16;  ///< tokens that a page holds
 };
 
-/// The tokens that go through a model at once: of several sequences, the rows of one
-/// sequence behind the rows of another. A prompt has many tokens; a sequence that is
+/// The tokens that a model computes at once. Several sequences may have rows in a pass,
+/// one sequence's rows after the other's. A prompt has many rows; a sequence that is
 /// being generated has one (Yu et al. 2022, Orca, OSDI, section 3: selective batching).
 struct Pass {
     PagedTokens tokens;                ///< which tokens the rows are, and on which pages
     std::vector<std::int32_t> ids;     ///< of all rows
     std::vector<std::int32_t> wanted;  ///< rows whose logits are asked for
-    std::int64_t page_rows = 0;        ///< of the pool that has the pages; 0: unknown
-    std::vector<std::int64_t> requests{};  ///< one for each sequence, if they are known
+    std::int64_t page_rows = 0;        ///< rows of each page of the pool; 0: unknown
+    std::vector<std::int64_t> requests{};  ///< the request of each sequence, or empty
 };
 
 /// Returns a pass of equal sequences, for measurements. Each sequence has its own pages,
-/// from page 0 on, and computes `rows` tokens behind `before` tokens that are in the
-/// cache. All ids are 0.
+/// from page 0 on. Its first `before` tokens are in the cache already, and the pass
+/// computes the next `rows` tokens. All ids are 0.
 Pass equal_pass(std::int64_t sequences, std::int64_t before, std::int64_t rows,
                 std::int64_t page_rows);
 
@@ -43,14 +43,14 @@ Pass equal_pass(std::int64_t sequences, std::int64_t before, std::int64_t rows,
 /// 2022, 2211.05102, section 2). Any page may have the tokens of any sequence, and
 /// several sequences may share a page. PagePool says which sequence has which page.
 ///
-/// A kit puts the cache into a model. Then the model infers, pass by pass:
+/// with_cache() puts the cache into a model. Then the model infers, pass by pass:
 ///
 ///     KeyValueCache cache(device, DType::f32, {.pages = 64});
 ///     auto gpt = make_gpt(init.for_inference(), sizes, with_cache({}, cache));
 ///     const Tensor logits = gpt->infer(cache.begin(pass));   // (wanted, 1, V)
 ///
 /// Each layer of attention on this device has its pages in the cache: (pages, page_rows,
-/// 2 g w). They count as MemoryCategory::cache, and are allocated with the layer.
+/// 2 g w). The pages belong to MemoryCategory::cache, and are allocated with the layer.
 class KeyValueCache {
   public:
     /// Throws UsageError unless both sizes are positive.
@@ -64,7 +64,7 @@ class KeyValueCache {
     /// UsageError unless there is one id for each row, and each wanted row is one of the
     /// rows.
     Tensor begin(const Pass& pass, SourceLine at = SourceLine::here());
-    /// Like begin(), but without ids, on a device that has no table of tokens.
+    /// Like begin(), but does not upload ids: for a device without an embedding table.
     void enter(const Pass& pass, SourceLine at = SourceLine::here());
 
     /// The pass that has begun; none before the first.
@@ -96,12 +96,12 @@ class KeyValueCache {
 };
 
 /// Returns a kit whose attention reads and writes a cache. Positions come from the pass,
-/// and the head computes only the wanted rows. It is put around other kits. With a kit of
-/// tensor parallelism, a rank's cache has the keys of the rank's own heads. Models of the
-/// kit only infer; forward throws.
+/// and the head computes only the wanted rows. Call it last, on a kit for tensor or
+/// expert parallelism. With tensor parallelism, a rank's cache has only the keys of the
+/// rank's own heads. Models made with the kit can only infer; forward throws.
 GptKit with_cache(GptKit kit, KeyValueCache& cache);
-/// Returns a kit with any attention. Positions come from the pass, and the head computes
-/// only the wanted rows.
+/// Returns the kit with unchanged attention, but positions come from the pass, and the
+/// head computes only the wanted rows.
 GptKit with_wanted_rows(GptKit kit, KeyValueCache& cache);
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@ PagePool::PagePool(std::int64_t pages, std::int64_t page_rows, bool reuse)
     : page_rows_(page_rows), reuse_(reuse) {
     constexpr std::int64_t kMost = INT32_MAX;
     require(pages > 0 && page_rows > 0 && pages <= kMost && page_rows <= kMost,
-            "{} pages of {} rows; from 1 to {} are expected of both", pages, page_rows,
+            "{} pages of {} rows; both numbers must be from 1 to {}", pages, page_rows,
             kMost);
     states_.resize(static_cast<std::size_t>(pages));
     // Page 0 is the first to be taken.
@@ -84,8 +84,8 @@ void PagePool::computed(const SequencePages& sequence,
             const auto tokens = ids.subspan(i * rows, rows);
             const auto [entry, is_new] =
                 known_.try_emplace({before, Tokens(tokens.begin(), tokens.end())}, page);
-            // Another sequence has computed the same tokens meanwhile, so this page and
-            // the pages behind it cannot be found.
+            // A page of another sequence already has this key, so this page and the pages
+            // after it cannot be found.
             if (!is_new) return;
             state(page).key = &entry->first;
             if (before >= 0) ++state(before).followers;
@@ -135,14 +135,14 @@ std::int32_t PagePool::take() {
     return page;
 }
 
-/// Makes a page blank. No sequence has this page, and no page follows it.
+/// Makes the page blank. No sequence may have the page, and no page may follow it.
 void PagePool::forget(std::int32_t page) {
     leaves_.erase({state(page).given_back, page});
     unlearn(page);
     blank_.push_back(page);
 }
 
-/// From now on the page cannot be found.
+/// Removes the page's key, so that the page can no longer be found.
 void PagePool::unlearn(std::int32_t page) {
     State& entry = state(page);
     const std::int32_t before = entry.key->first;

@@ -16,7 +16,7 @@ PlainBatcher::PlainBatcher(const CacheSizes& cache, std::int64_t most_sequences)
     std::iota(free_.begin(), free_.end(), 0);
 }
 
-/// The last token is never computed, so it needs no place.
+/// The last generated token is not passed through the model, so it needs no room.
 std::int64_t PlainBatcher::pages_for(const Request& request) const {
     const std::int64_t tokens = std::ssize(request.prompt) + request.output - 1;
     return (tokens + cache_.page_rows - 1) / cache_.page_rows;

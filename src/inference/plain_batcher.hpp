@@ -8,12 +8,12 @@
 namespace lockstep {
 
 /// Continuous batching in its simplest form (Yu et al. 2022, Orca, OSDI, section 3).
-/// Batcher (batcher.hpp) gives the same tokens with fewer pages.
+/// Batcher (batcher.hpp) generates the same tokens, but needs fewer pages.
 ///
 /// Each pass computes the missing tokens of every sequence: all of its prompt at first,
-/// then one token a pass. A request begins as soon as there is a place for it, and pages
-/// for all the tokens that it will ever have. So no request is preempted. A request's
-/// pages are released when it has its last token.
+/// then one token a pass. A request begins when fewer than `most_sequences` are under way
+/// and there are pages for all tokens that it will have. So no request is preempted. A
+/// request's pages are released when it has its last token.
 class PlainBatcher {
   public:
     /// Throws UsageError unless all sizes are positive.

@@ -34,7 +34,7 @@ std::vector<double> probabilities(std::span<const Candidate> sorted,
     for (const Candidate& candidate : sorted.first(most))
         sum += weights.emplace_back(
             std::exp((candidate.logit - sorted[0].logit) / sampling.temperature));
-    // Keeps the fewest candidates whose sum reaches top_p.
+    // Keeps the fewest candidates whose probabilities add up to at least top_p.
     double kept = 0;
     std::size_t count = 0;
     while (count < weights.size() && (count == 0 || kept < sampling.top_p * sum))
@@ -54,7 +54,7 @@ std::size_t place_of(std::span<const double> weights, double uniform) {
         left -= weights[i];
         if (left < 0) break;
     }
-    return last;  // rounding may leave a remainder
+    return last;  // after rounding, `left` may still be >= 0
 }
 
 std::int32_t sample(std::span<const Candidate> sorted, const Sampling& sampling,
@@ -95,8 +95,8 @@ struct Gathered {
     }
 };
 
-/// Copies the largest logits of each row to the host: `of_rank` of this rank's columns,
-/// or of all ranks' columns if columns are sharded.
+/// Copies the largest logits of each row to the host: `of_rank` logits of this rank's
+/// columns or, if columns are sharded, of each rank's columns.
 Gathered largest_of_rows(Device& device, Communicator* shards, const Tensor& logits,
                          std::int64_t vocabulary, std::int64_t k, SourceLine at) {
     const std::int64_t rows = logits.shape().matrix_rows(),
@@ -145,7 +145,7 @@ std::vector<std::int32_t> sample_of(Device& device, Communicator* shards,
     require(shape.matrix_rows() == static_cast<std::int64_t>(wanted.size()) &&
                 shape.columns() * ranks >= vocabulary,
             at,
-            "logits of shape {} on each of {} ranks, for {} tokens of a vocabulary of "
+            "logits have shape {} on each of {} ranks, for {} tokens and a vocabulary of "
             "{}; one row for each token is expected, and on all ranks together at least "
             "one column for each token of the vocabulary",
             shape, ranks, wanted.size(), vocabulary);

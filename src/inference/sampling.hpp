@@ -9,11 +9,11 @@
 
 namespace lockstep {
 
-/// How the next token is chosen. The default is greedy: the most probable one.
+/// How the next token is chosen. The default is greedy: the most probable token.
 struct Sampling {
     double temperature = 0;  ///< divides the logits; 0: greedy
     std::int64_t top_k = 0;  ///< chooses only from the k most probable; 0: from all
-    double top_p = 1;        ///< chooses from the fewest tokens with this probability
+    double top_p = 1;        ///< from the fewest tokens with this sum of probabilities
                              ///< (Holtzman et al. 2020, 1904.09751, section 3.1)
     std::uint64_t seed = 0;
 
@@ -48,13 +48,13 @@ std::int32_t sample(std::span<const Candidate> sorted, const Sampling& sampling,
 /// How one row's token is chosen.
 struct Wanted {
     Sampling sampling;
-    std::int64_t position = 0;  ///< of the token that is chosen, in its sequence
-    std::int64_t request = 0;   ///< the request that it belongs to
+    std::int64_t position = 0;  ///< the chosen token's place in its sequence
+    std::int64_t request = 0;   ///< the request of the sequence
 };
 
 /// Chooses a token for each row of logits (rows, 1, V). Copies the k largest logits of
-/// each row to the host; k is the largest number that a row needs. Without numbers every
-/// token is 0.
+/// each row to the host; k is the largest number that a row needs. If only shapes are
+/// computed, every token is 0.
 std::vector<std::int32_t> sample_rows(Device& device, const Tensor& logits,
                                       std::span<const Wanted> wanted,
                                       SourceLine at = SourceLine::here());

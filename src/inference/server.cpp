@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// The time that ranks tell each other. It is never rounded down.
+/// Returns the time as a double, for an all-reduce. It is never rounded down.
 double time_of(Picoseconds time) {
     return std::nextafter(static_cast<double>(time), kNever);
 }
@@ -69,7 +69,7 @@ class TimedArrivals : public Arrivals {
     bool serves_others() const override { return ranks_.others != nullptr; }
 
   private:
-    /// Returns how many more requests rank 0 of `ranks_.same` has got by now.
+    /// Returns how many more requests have come, by the clock of rank 0 of `ranks_.same`.
     std::int32_t come() {
         const auto later =
             std::ranges::upper_bound(left_, device_.now(), {}, &Request::arrival);
@@ -82,7 +82,7 @@ class TimedArrivals : public Arrivals {
     std::span<const Request> left_;
 };
 
-/// Requests under way, and when they had tokens.
+/// Notes when requests arrived and when they had tokens.
 class ServiceLog {
   public:
     void came(const std::vector<Arrived>& requests) {
@@ -128,7 +128,7 @@ std::vector<Served> serve(Device& device, Arrivals& arrivals, Batcher& batcher,
         const Pass pass = batcher.next();
         const std::vector<Wanted> wanted = batcher.wanted();
         require(idle || !pass.ids.empty(),
-                "no sequence can continue: the pool's pages belong to others");
+                "no sequence can continue: other sequences have the pool's pages");
         const bool computes = !pass.ids.empty() || arrivals.serves_others();
         batcher.take(computes ? compute(pass, wanted) : std::vector<std::int32_t>());
         for (const Wanted& row : wanted)

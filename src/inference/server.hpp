@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// A request that was answered, and when.
+/// An answered request, and when it arrived and had tokens.
 struct Served {
     Answer answer;
     Picoseconds arrival = 0;
@@ -36,7 +36,7 @@ using ComputePass =
 struct Arrived {
     std::int64_t id = 0;
     Picoseconds arrival = 0;
-    std::optional<Picoseconds> first{};  ///< when it had a token, if it has one
+    std::optional<Picoseconds> first{};  ///< when it had its first token, if any
 };
 
 /// How requests come to a service.
@@ -53,9 +53,9 @@ class Arrivals {
     virtual bool serves_others() const { return false; }
 };
 
-/// Answers requests as they come, in the time of the device, until all are answered.
-/// Returns them in the order in which they ended. Throws UsageError if the batcher has
-/// other requests or answers, or refuses a request.
+/// Answers requests as they come, by the device's clock, until all are answered. Returns
+/// them in the order in which they ended. Throws UsageError if the batcher has other
+/// requests or answers, or refuses a request.
 std::vector<Served> serve(Device& device, Arrivals& arrivals, Batcher& batcher,
                           const ComputePass& compute);
 
@@ -65,10 +65,10 @@ struct ServiceRanks {
     /// exactly. If each rank used its own clock, one rank could accept a request one pass
     /// before another rank, and their messages would have different sizes. So before each
     /// pass rank 0 tells the others how many requests have come: a broadcast of 4 bytes.
-    /// In a run without numbers a broadcast brings no number, and each rank uses its own
-    /// clock. Virtual clocks agree if ranks compute the same.
+    /// If only shapes are computed, a broadcast brings no number, and each rank uses its
+    /// own clock. Virtual clocks agree if ranks compute the same.
     Communicator* same = nullptr;
-    /// Ranks with requests of their own that need each other in each pass, because they
+    /// Ranks that have different requests, but need each other in each pass, because they
     /// shard experts. A rank without work computes passes without rows as long as another
     /// rank has work (F13). So before each pass the ranks find the earliest time at which
     /// one of them has work: an all-reduce of 8 bytes. This needs a run with numbers.

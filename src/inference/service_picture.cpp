@@ -99,9 +99,9 @@ class ServiceChart {
         std::vector<Box> boxes;
         Picoseconds free = 0;       ///< when it begins to wait
         std::int64_t computed = 0;  ///< tokens that have been through the model
-        std::int64_t tokens = 0;    ///< that it has been given
+        std::int64_t tokens = 0;    ///< tokens that it has got
         std::int64_t last_pass = -1;
-        const void* device = nullptr;  ///< that computed its last pass
+        const void* device = nullptr;  ///< the device of its last pass
     };
 
     std::string note() const {
@@ -119,8 +119,8 @@ class ServiceChart {
         boxes_.push_back(std::move(words));
     }
 
-    /// Returns a row of passes, until the last of the drawn requests has its last token.
-    /// Also adds boxes of these passes to the rows of the drawn requests.
+    /// Returns a row of the passes that begin before all drawn requests have their last
+    /// token. Also adds boxes for these passes to the rows of the drawn requests.
     Row row_of_passes(const std::string& label, const std::vector<ServedPass>& passes) {
         Row row;
         row.label = label;
@@ -194,8 +194,8 @@ class ServiceChart {
                                : fmt::format("rows {} to {}", piece.first, end - 1);
     }
 
-    /// Returns whether the piece is one row behind the prompt, which gives the next
-    /// token.
+    /// Returns whether the piece is a decode: a single row, after the prompt, that yields
+    /// the next token.
     bool is_token(const ServedPass::Piece& piece) const {
         const auto found = prompts_.find(piece.request);
         return piece.rows == 1 && piece.wanted && found != prompts_.end() &&
@@ -236,7 +236,7 @@ class ServiceChart {
     std::map<std::int64_t, std::int64_t> prompts_ = prompts_of(trace_);
     Chart chart_;
     Picoseconds end_ = 0;
-    std::map<std::int64_t, std::size_t> place_of_;  ///< of requests that are drawn
+    std::map<std::int64_t, std::size_t> place_of_;  ///< index in requests_, by request id
     std::vector<RequestRow> requests_;
     std::vector<ServiceBox> boxes_;
 };

@@ -27,9 +27,9 @@ struct ServiceReport {
     std::int64_t reused = 0;  ///< tokens of prompts that prefix caching found
     double seconds = 0;       ///< from the first arrival to the last token
     double kept = 0;          ///< the fraction of requests within the limits
-    double goodput = 0;       ///< requests within the limits, a second
+    double goodput = 0;       ///< requests per second that are within the limits
 
-    /// The 50th, 90th and 99th percentile, by the nearest rank.
+    /// The 50th, 90th and 99th percentile, by the nearest-rank method.
     struct Spread {
         Picoseconds p50 = 0, p90 = 0, p99 = 0;
     };

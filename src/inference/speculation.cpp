@@ -33,7 +33,7 @@ std::int32_t token_of(const Distribution& weights, double uniform) {
     return static_cast<std::int32_t>(place_of(weights, uniform));
 }
 
-/// Returns the uniform number for a place of a sequence and a purpose.
+/// Returns a random number, uniform in [0, 1), for this purpose and place of a sequence.
 double uniform(std::uint64_t seed, const char* purpose, std::int64_t position) {
     return RandomStream(seed, purpose).uniform(static_cast<std::uint64_t>(position));
 }
@@ -109,15 +109,15 @@ class Writer {
     Writer(const Writer&) = delete;
     Writer& operator=(const Writer&) = delete;
 
-    /// Computes the tokens that are not in the cache yet. Returns the distributions of
-    /// the tokens that follow the last `wanted` of these tokens.
+    /// Computes the tokens that are not in the cache yet. For each of the last `wanted`
+    /// of these tokens, returns the distribution of the token that follows it.
     std::vector<Distribution> follow(const std::vector<std::int32_t>& ids,
                                      std::int64_t wanted, SourceLine at) {
         const std::int64_t first = pages_.tokens;
         const auto end = static_cast<std::int64_t>(ids.size());
         require(
             cached_.pool.grow(pages_, end), at,
-            "a sequence of {} tokens finds no room in the cache: {} pages of {} rows, "
+            "a sequence of {} tokens does not fit into the cache: {} pages of {} rows, "
             "{} of them free",
             end, cached_.pool.pages(), cached_.pool.page_rows(), cached_.pool.free());
         Pass pass{{{{first, end - first, pages_.pages}}},
@@ -138,7 +138,7 @@ class Writer {
         }
         return found;
     }
-    /// Drops the tokens from `tokens` on.
+    /// Drops all tokens except the first `tokens`.
     void go_back(std::int64_t tokens) {
         if (tokens < pages_.tokens) cached_.pool.shrink(pages_, tokens);
     }
@@ -150,7 +150,8 @@ class Writer {
     SequencePages pages_;
 };
 
-/// Returns how many drafts are accepted if only the probability of acceptance is known.
+/// Returns how many drafts are accepted in a run without numbers: each with the stated
+/// probability.
 std::size_t stated(const Speculation& speculation, std::int64_t drafts,
                    std::uint64_t seed, std::int64_t position) {
     std::size_t stay = 0;
@@ -205,8 +206,7 @@ SpeculationReport speculate(Device& device, CachedModel large, CachedModel small
         report.drafted += count;
         report.stayed += static_cast<std::int64_t>(tokens.size()) - 1;
         ids.insert(ids.end(), tokens.begin(), tokens.end());
-        // Both models have computed drafts that may be rejected. Neither model has
-        // computed the last token yet.
+        // Both caches may contain rejected drafts; neither contains the last token yet.
         for (Writer* each : {&writer, &drafter})
             each->go_back(static_cast<std::int64_t>(ids.size()) - 1);
     }

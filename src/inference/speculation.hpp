@@ -16,21 +16,22 @@ namespace lockstep {
 // chosen all tokens (Leviathan, Kalman and Matias 2023, 2211.17192, section 2; Chen et
 // al. 2023, 2302.01318, found the same at the same time).
 
-/// Probabilities of all tokens, by their numbers; tokens that cannot be chosen have 0.
+/// The probability of each token, by the token's id; 0 if it cannot be chosen.
 using Distribution = std::vector<double>;
 
 /// The distribution that `sample` chooses from, given the logits of a row.
 Distribution distribution_of(std::span<const double> logits, const Sampling& sampling);
 
-/// Drafts x_1 … x_γ were chosen from q_1 … q_γ, and the large model has p_1 … p_γ+1.
-/// Draft x_i is accepted with probability p_i(x_i) / q_i(x_i), at most 1, if all earlier
-/// drafts were accepted. The first rejected draft is chosen again from max(0, p_i - q_i),
-/// normalized. If all are accepted, one more token is chosen from p_γ+1. Returns the
-/// accepted drafts and the chosen token: 1 to γ + 1 tokens.
+/// Drafts x_1 … x_γ were chosen from distributions q_1 … q_γ of the small model; the
+/// large model's distributions are p_1 … p_γ+1. Draft x_i is accepted with probability
+/// p_i(x_i) / q_i(x_i), at most 1, if all earlier drafts were accepted. The first
+/// rejected draft is chosen again from max(0, p_i - q_i), normalized. If all are
+/// accepted, one more token is chosen from p_γ+1. Returns the accepted drafts and the
+/// chosen token: 1 to γ + 1 tokens.
 ///
-/// Token i is decided by numbers `position` + i of streams of the seed. Throws UsageError
-/// unless there are γ distributions of the small model and γ + 1 of the large one, all
-/// over the same number of tokens.
+/// Returned token i, from 0, is decided by numbers `position` + i of the seed's random
+/// streams. Throws UsageError unless there are γ distributions of the small model and
+/// γ + 1 of the large one, all over the same number of tokens.
 std::vector<std::int32_t> accepted(std::span<const std::int32_t> drafts,
                                    std::span<const Distribution> draft_model,
                                    std::span<const Distribution> large_model,
@@ -39,7 +40,7 @@ std::vector<std::int32_t> accepted(std::span<const std::int32_t> drafts,
 /// Returns the fraction of drafts that are accepted on average if the models have these
 /// distributions: the sum of min(p, q), the paper's β.
 double acceptance(const Distribution& draft_model, const Distribution& large_model);
-/// Returns how many tokens a pass of the large model gives on average if each draft is
+/// Returns how many tokens a pass of the large model yields on average if each draft is
 /// accepted with probability alpha, independently of the others: (1 - alpha^(γ + 1)) / (1
 /// - alpha), equation 1.
 double expected_tokens(double alpha, int drafts);
@@ -53,14 +54,14 @@ struct CachedModel {
 
 struct Speculation {
     int drafts = 4;  ///< γ, for each pass of the large model
-    /// Without numbers nothing can be compared. Drafts are then accepted with this
-    /// probability.
+    /// In a run without numbers, distributions cannot be compared. Each draft is then
+    /// accepted with this probability.
     double stated_acceptance = 0.8;
 };
 
 struct SpeculationReport {
     std::vector<std::int32_t> tokens;
-    std::int64_t passes = 0;  ///< of the large model; the first has the prompt, too
+    std::int64_t passes = 0;  ///< of the large model; the first computes the prompt, too
     std::int64_t drafted = 0;
     std::int64_t stayed = 0;
 };

@@ -5,7 +5,7 @@
 namespace lockstep {
 
 /// y = tanh(x), element by element. Saves y, because dx = dy (1 - y^2). If the next layer
-/// saves its input, both use the same memory.
+/// also saves y, as its input, memory has y only once.
 class Tanh : public Module {
   public:
     explicit Tanh(Device& device) : device_(device) {}
@@ -33,8 +33,8 @@ class Gelu : public Module {
 };
 
 /// y = silu(gate) * rest for x (…, 2 width); the first half of x is the gate, and y is
-/// (…, width). Between a linear layer that makes both halves and another linear layer,
-/// this is the SwiGLU MLP (Shazeer 2020, 2002.05202, section 2). Saves x.
+/// (…, width). With a linear layer before it and another linear layer after it, this is
+/// the SwiGLU MLP (Shazeer 2020, 2002.05202, section 2). Saves x.
 class Swiglu : public Module {
   public:
     explicit Swiglu(Device& device) : device_(device) {}

@@ -10,11 +10,11 @@
 namespace lockstep {
 
 struct AttentionSizes {
-    std::int64_t heads = 0;     ///< a, of queries
+    std::int64_t heads = 0;     ///< a, heads of queries
     bool causal = true;         ///< a token sees only tokens up to itself
-    std::int64_t kv_heads = 0;  ///< g, of keys and values; divides a; if 0, a
-    double rotary_base = 0;     ///< of rotary positions, such as 10,000; 0: none
-    bool bias = true;           ///< of the linear layers around it
+    std::int64_t kv_heads = 0;  ///< g, heads of keys and values; divides a; 0: g = a
+    double rotary_base = 0;     ///< base of rotary positions, such as 10,000; 0: none
+    bool bias = true;           ///< the linear layers around attention have biases
     std::int64_t width = 0;     ///< columns of a head, passed to the core
 
     std::int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
@@ -40,11 +40,11 @@ double score_factor(std::int64_t width);
 /// x (s, b, (a + 2 g) width) has queries, keys and values; y is (s, b, a width). All
 /// products are computed and charged in full, even if attention is causal. Costs 4 b s^2
 /// a width flops forward, and twice that backward. Saves x and the softmax's results
-/// (b, a, s, s), which make long sequences expensive. Forward also holds the scores for a
-/// short time, one more tensor of that size; backward holds two more.
+/// (b, a, s, s), which make long sequences expensive. While it runs, forward has one more
+/// tensor of this size, the scores; backward has two more.
 class CoreAttention : public Module {
   public:
-    /// Throws UsageError if the numbers of heads do not fit each other.
+    /// Throws UsageError unless the number of key heads divides that of query heads.
     CoreAttention(Device& device, const AttentionSizes& sizes);
 
   private:
@@ -61,8 +61,8 @@ class CoreAttention : public Module {
 /// x and y are as in the core. Saves nothing of its own; forward copies x.
 class RotaryAttention : public Module {
   public:
-    /// `tokens` says which tokens of a sequence are here. If `places` has positions,
-    /// these are used instead.
+    /// `tokens` says which tokens of a sequence x has, and so their positions. If
+    /// `places` has positions, these are used instead.
     RotaryAttention(Device& device, const AttentionSizes& sizes,
                     std::unique_ptr<Module> core, TokenDeal tokens = {},
                     std::shared_ptr<const RowPlaces> places = nullptr);

@@ -14,8 +14,8 @@ struct BatchNormOptions {
 
 /// Batch norm: y = (x - mean) rstd * weight + bias, with the mean and
 /// rstd = 1 / sqrt(variance + epsilon) of each column over the rows of the batch (Ioffe
-/// and Szegedy 2015, 1502.03167, algorithm 1). It equals PyTorch's nn.BatchNorm1d of
-/// (rows, width).
+/// and Szegedy 2015, 1502.03167, algorithm 1). PyTorch's nn.BatchNorm1d computes the same
+/// for x (rows, width).
 ///
 /// x (…, width) gives y of the same shape; all dimensions except the last are rows.
 /// weight and bias are (width) and start as ones and zeros. A row's result depends on all
@@ -26,8 +26,8 @@ struct BatchNormOptions {
 /// forward() also updates the running statistics, which infer() uses and buffers()
 /// returns. If a forward runs again (recompute), it updates them again.
 ///
-/// Saves x, and each column's mean, rstd and sums; between the two halves of backward
-/// also two sums per column.
+/// Saves x, and the sum, mean and rstd of each column. Between the two halves of
+/// backward, it keeps only two sums per column.
 class BatchNorm : public Module {
   public:
     /// Throws UsageError unless the width is positive.
@@ -36,8 +36,8 @@ class BatchNorm : public Module {
 
     Parameter& weight() { return weight_; }
     Parameter& bias() { return bias_; }
-    /// Each is (width), in f32 if weights are bf16. They start as zeros and ones; the
-    /// variance is unbiased. Names: "NAME.running_mean" and "NAME.running_var".
+    /// Each is (width), in f32 if weights are bf16. The mean starts as zeros, the
+    /// (unbiased) variance as ones. Names: "NAME.running_mean" and "NAME.running_var".
     const Tensor& running_mean() const { return running_.mean; }
     const Tensor& running_variance() const { return running_.variance; }
     std::vector<Buffer> buffers() override {

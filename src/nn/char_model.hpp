@@ -14,8 +14,8 @@ class Flatten : public Module {
 
 struct CharModelSizes {
     std::int64_t vocabulary = 0;  ///< V, different characters
-    std::int64_t context = 0;     ///< C, characters from which the next one is predicted
-    std::int64_t width = 0;       ///< E, numbers that stand for a character
+    std::int64_t context = 0;     ///< C, characters that the model reads
+    std::int64_t width = 0;       ///< E, elements of a character's vector
     std::int64_t hidden = 0;      ///< H, hidden units
 
     /// Returns the number of elements in all parameters.

@@ -10,12 +10,12 @@ namespace lockstep {
 ///
 /// x may have any shape; y has the same shape. A number from a counter-based stream
 /// (src/core/philox.hpp) decides whether an element is kept. So no mask is saved:
-/// backward draws the same numbers again. Before each forward the caller sets which
-/// numbers these are (set_part). If ranks share a batch, use the numbers of the elements'
-/// places in the whole batch: then n ranks drop the same elements as one device. The same
-/// part drops the same places again.
+/// backward draws the same numbers again. Before each forward the caller selects the
+/// numbers (set_part); a forward with the same numbers drops the same elements. If ranks
+/// share a batch, number the elements by their places in the whole batch: then n ranks
+/// drop the same elements as one device.
 ///
-/// infer() gives x itself.
+/// infer() returns x itself.
 class Dropout : public Module {
   public:
     /// Throws UsageError unless the probability lies in [0, 1).

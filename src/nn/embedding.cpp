@@ -58,13 +58,13 @@ Tensor PositionEmbedding::places_of(const Tensor& x, const RowPlaces& given) {
     const Shape shape{length, batch};
     if (given) {
         require(given->elements() == shape.elements(),
-                "{} got x of shape {}, and {} positions; one a row is expected",
+                "{} got x of shape {}, and {} positions; one per row is expected",
                 weight_.name(), x.shape(), given->elements());
         return given->reshaped(shape);
     }
     const std::int64_t share = stretch_.ranks * length;
     require(deal_.ranks * share <= weight_.shape()[0],
-            "{} has {} places, but the sequence takes {}", weight_.name(),
+            "{} has {} positions, but the sequence needs {}", weight_.name(),
             weight_.shape()[0], deal_.ranks * share);
     if (places_ && places_.shape() == shape) return places_;
     const TokenRows tokens = deal_.own(share), here = stretch_.own(length);

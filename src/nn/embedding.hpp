@@ -8,8 +8,8 @@ namespace lockstep {
 /// Looks up row ids[i] of a table for each i, like PyTorch's nn.Embedding. weight is the
 /// table, (vocabulary, width).
 ///
-/// ids (…), i32, give y (…, width). Saves the ids; between the two halves of backward
-/// also dy. Ids have no gradient, so backward returns an empty tensor.
+/// ids (…), i32, give y (…, width). Saves the ids and, between the two halves of
+/// backward, also dy. Ids have no gradient, so backward returns an empty tensor.
 ///
 /// Initial values are normal with mean 0 and the given deviation: element i of
 /// "embedding.weight" is number i of RandomStream(seed, "embedding.weight").
@@ -40,12 +40,12 @@ Shape table_shape(const ParameterInit& init, std::int64_t vocabulary, std::int64
 /// 1705.03122, section 3.1).
 ///
 /// weight is (context, width) and starts normal with mean 0 and deviation 1. Saves the
-/// places, (s, b) i32; between the two halves of backward also dy.
+/// places, (s, b) i32, and, between the two halves of backward, also dy.
 class PositionEmbedding : public Module {
   public:
-    /// If x has only one rank's tokens of a sequence, `deal` says which tokens these are.
-    /// If these tokens were sharded a second time, `stretch` says which of them x has. If
-    /// `given` has places, they are used instead.
+    /// If ranks shard a sequence, `deal` says which tokens this rank has. If these tokens
+    /// are sharded once more, `stretch` says which of these tokens x has. If `given` has
+    /// positions, these are used instead of `deal` and `stretch`.
     PositionEmbedding(const ParameterInit& init, std::int64_t context, std::int64_t width,
                       TokenDeal deal = {}, TokenDeal stretch = {},
                       std::shared_ptr<const RowPlaces> given = nullptr);
@@ -58,8 +58,8 @@ class PositionEmbedding : public Module {
     void do_backward_weight(Saved& saved) override;
     std::vector<Parameter*> own_parameters() override { return {&weight_}; }
     bool reads_in_backward(const Parameter& /*own*/) const override { return false; }
-    /// Returns the position of each token of x: from `given`, or in the sequence.
-    /// Positions in the sequence are computed again only if the shape changes.
+    /// Returns the position of each token of x: `given` or, if it is empty, the position
+    /// in the sequence, which is computed again only if the shape of x changes.
     Tensor places_of(const Tensor& x, const RowPlaces& given);
 
     Device& device_;

@@ -68,19 +68,19 @@ class ExpertExchange {
     virtual Share share(const std::string& /*layer*/, std::int64_t experts) const {
         return {0, experts};
     }
-    /// If ranks shard the layers around the experts, returns which tokens each rank holds
-    /// outside those layers; else nothing.
+    /// If ranks shard the layers around the experts, returns which tokens each rank has
+    /// outside those layers; otherwise returns nothing.
     virtual std::optional<TokenDeal> of_tensor_group() const { return {}; }
     /// Declares the placements of the parameters of the gate and of this rank's experts.
     virtual void place(const std::vector<Parameter*>& /*gate*/,
                        const std::vector<Parameter*>& /*experts*/) {}
 
-    /// own_tokens returns the tokens of x (N, h) that this rank brings to experts;
-    /// all_tokens joins all ranks' own tokens. Each is the gradient of the other.
+    /// own_tokens returns the tokens of x (N, h) that this rank sends to experts;
+    /// all_tokens joins all ranks' own tokens. Each is the other function's backward.
     virtual Tensor own_tokens(const Tensor& x, SourceLine /*at*/) { return x; }
     virtual Tensor all_tokens(const Tensor& own, SourceLine /*at*/) { return own; }
 
-    /// If this rank has `own` tokens, returns its first token's index in the micro-batch.
+    /// Returns the index in the micro-batch of the first of this rank's `own` tokens.
     virtual std::int64_t first_token(std::int64_t /*own*/) const { return 0; }
     /// If several ranks report the same loss for a micro-batch, returns this rank's
     /// fraction of the micro-batch's tokens; else 1.
@@ -88,13 +88,13 @@ class ExpertExchange {
     /// Sums a loss (1) over the ranks that report the same loss.
     virtual void add_up_loss(const Tensor& /*loss*/, SourceLine /*at*/) {}
 
-    /// Returns the counts of every rank that has tokens of the batch.
+    /// Returns the counts of copies on all ranks of the batch; `own` is this rank's part.
     virtual CountsOfRanks all_counts(Device& /*device*/, const Counts& own,
                                      SourceLine /*at*/) {
         return {{own}, 0};
     }
 
-    /// Prepares to deliver copies. `counts` has one number for each of all experts.
+    /// Prepares to deliver copies: `counts` has the number of copies for each expert.
     virtual std::unique_ptr<Delivery> deliver(Device& /*device*/, const Counts& counts,
                                               SourceLine /*at*/) {
         return std::make_unique<Delivery>(counts);

@@ -23,7 +23,7 @@ std::int64_t own_inner(const ParameterInit& init, const Experts::Sizes& sizes,
     return sizes.inner / share.column_ranks;
 }
 
-/// Returns this rank's rows in all layers of its experts.
+/// Returns this rank's rows of the first weight: c_fc, or the gate and up layers.
 Part wide_part(const ParameterInit& init, const Experts::Sizes& sizes,
                const Share& share) {
     const std::int64_t layers = sizes.gated ? 2 : 1;
@@ -36,12 +36,12 @@ Part wide_part(const ParameterInit& init, const Experts::Sizes& sizes,
             {layer * own,
              (share.first * layers + layer) * sizes.inner + share.column_rank * own,
              own});
-    if (share.column_ranks == 1)  // these rows are neighbours in the whole, too
+    if (share.column_ranks == 1)  // all rows are adjacent in the whole weight, too
         part.rows = {{0, share.first * layers * sizes.inner, part.shape[0]}};
     return part;
 }
 
-/// Returns this rank's columns of each of its experts.
+/// Returns this rank's columns of the second weight, for each of its experts.
 Part narrow_part(const ParameterInit& init, const Experts::Sizes& sizes,
                  const Share& share) {
     const std::int64_t own = own_inner(init, sizes, share);

@@ -18,13 +18,13 @@ namespace lockstep {
 /// the narrow layer's input.
 ///
 /// The caller of forward keeps the number of rows of each expert in `saved`, as "rows",
-/// because the numbers belong to the micro-batch. Rows lie expert by expert.
+/// because the numbers belong to the micro-batch. x has the first expert's rows first.
 ///
 /// The experts' weights lie one below another in two parameters, so that one grouped
 /// product computes all experts. The first is "gate_up_proj.weight" (E 2 inner, h), with
-/// each expert's gate rows and then its up rows, or "c_fc.weight" (E inner, h). The
-/// second is "down_proj.weight" or "c_proj.weight" (E h, inner). Initial values are as in
-/// Linear.
+/// the gate rows and then the up rows of each expert; with GELU it is "c_fc.weight"
+/// (E inner, h). The second is "down_proj.weight" or, with GELU, "c_proj.weight"
+/// (E h, inner). Initial values are as in Linear.
 class Experts : public Module {
   public:
     struct Sizes {
@@ -49,8 +49,8 @@ class Experts : public Module {
     void do_backward_weight(Saved& saved) override;
     std::vector<Parameter*> own_parameters() override { return {&wide_, &narrow_}; }
 
-    /// Per expert: destination rows = its rows of a times its matrix in b. With
-    /// transpose_a: destination matrix = its rows of a, transposed, times its rows of b.
+    /// Per expert: its rows of destination = its rows of a times its matrix in b. With
+    /// transpose_a: its matrix in destination = a^T b, for its rows of a and of b.
     void multiply(const Tensor& destination, const Tensor& a, const Tensor& b,
                   const std::vector<std::int64_t>& rows,
                   const MatmulOptions& options) const;

@@ -5,21 +5,21 @@
 
 namespace lockstep {
 
-// All attentions with the online softmax use these functions, for keys of any ranks.
+// All attention with the online softmax uses these functions, whichever rank has keys.
 
 /// Ends a forward: keeps x, y and log_sum_exp in `saved` for backward. log_sum_exp
 /// (b, a, m) has one number per row and head. Returns y.
 Tensor keep_online_attention(Device& device, const OnlineAttention& state,
                              const Tensor& x, Saved& saved);
-/// Begin and end a backward.
+/// Begins a backward. At its end, drop_online_attention() drops what forward kept.
 AttentionBackward begin_backward(Device& device, const Tensor& dy,
                                  const AttentionSizes& sizes, const Saved& saved);
 void drop_online_attention(Saved& saved);
 
-/// Computes the same as CoreAttention, without holding the weights (Dao et al. 2022,
+/// Computes the same as CoreAttention, without storing the weights (Dao et al. 2022,
 /// FlashAttention, 2205.14135, section 3). Forward keeps x, y and log_sum_exp (b, a, s),
-/// with one number per row and head. Backward recomputes the weights from these, block by
-/// block.
+/// with one number per row and head. Backward recomputes the weights from these tensors,
+/// block by block.
 ///
 /// Without the softmax, a head costs 4 width flops forward and 10 width flops backward
 /// for each query and each key that the query sees. Causal attention sees half of the
@@ -27,7 +27,7 @@ void drop_online_attention(Saved& saved);
 class FlashAttention : public Module {
   public:
     /// Tokens are in the order of their distribution to `ranks` ranks, rank 0's tokens
-    /// first. Throws UsageError if the numbers of heads do not fit each other.
+    /// first. Throws UsageError if require_heads() does.
     FlashAttention(Device& device, const AttentionSizes& sizes,
                    TokenOrder order = TokenOrder::contiguous, int ranks = 1);
 

@@ -29,26 +29,26 @@ enum class GateForm : std::uint8_t {
 struct GateOptions {
     std::int64_t chosen = 2;  ///< k, experts per token
     GateForm form = GateForm::top_k_then_softmax;
-    bool normalized = false;  ///< divides weights by their sum; not top_k_then_softmax
-    double factor = 1;        ///< of all weights; DeepSeek-V3 has 2.5
+    bool normalized = false;  ///< divide weights by their sum; not for top_k_then_softmax
+    double factor = 1;        ///< multiplies all weights; 2.5 in DeepSeek-V3
     /// The standard deviation of normal noise that is added to logits in training, so
     /// that seldom chosen experts get a chance; 1 / E in V-MoE (Riquelme et al. 2021,
     /// 2106.05974, section 2.1). 0: no noise.
     double noise = 0;
     /// The number of groups of neighbouring experts (for example one group per node), and
-    /// the number of groups that a token chooses. Groups are ranked by the sum of their
-    /// k / chosen_groups largest scores with bias (logits with bias if the softmax comes
-    /// last).
+    /// the number of groups that a token chooses. It chooses the groups in which the
+    /// k / chosen_groups largest scores, plus biases, have the largest sum (logits plus
+    /// biases if the softmax comes last).
     std::int64_t groups = 1;
     std::int64_t chosen_groups = 1;
 
-    // Two losses and a bias. They balance the experts' tokens, and keep logits small.
+    // Two losses and a bias balance the load of experts, and keep logits small.
 
     /// The factor alpha of the loss alpha E sum_i f_i P_i over the tokens of a
-    /// micro-batch. f_i is expert i's share of copies, P_i is its mean score. If all
-    /// experts are equal, the loss is alpha (Fedus et al., section 2.2; Shazeer et al.,
-    /// section 4, and GShard, section 2.2, have other forms). Sigmoid scores are first
-    /// divided by their sum. Gradients go through P only.
+    /// micro-batch. f_i is expert i's share of all copies, P_i is its mean score. If all
+    /// f_i and P_i are 1 / E, the loss is alpha (Fedus et al., section 2.2; Shazeer et
+    /// al., section 4, and GShard, section 2.2, have other forms). Sigmoid scores are
+    /// first divided by their sum. Gradients go through P only.
     double balance = 0;
     /// The factor beta of the loss beta mean(log(sum exp(logits))^2), which keeps logits
     /// small (Zoph et al. 2022, ST-MoE, 2202.08906, section 3.2).
@@ -77,7 +77,7 @@ struct Gating {
 /// linear layer makes the logits; the gate has no weights.
 class Gate {
   public:
-    /// Throws a UsageError that begins with the name if options do not fit each other.
+    /// Throws a UsageError that begins with the name if options contradict each other.
     Gate(const ParameterInit& init, std::int64_t experts, const GateOptions& options);
 
     const GateOptions& options() const { return options_; }
@@ -90,7 +90,7 @@ class Gate {
     /// `noise` says which random numbers are added to the logits, if any.
     Gating choose(const Tensor& logits, const std::optional<RandomPart>& noise,
                   SourceLine at) const;
-    /// Returns the gate's own terms of the loss. Each term, (1), is a mean over the
+    /// Returns the gate's own terms of the loss. Each term has shape (1): a mean over the
     /// tokens times `weight`. `shares` are the experts' shares of all copies.
     std::vector<Tensor> losses(Gating& gating, const std::vector<double>& shares,
                                double weight, SourceLine at) const;

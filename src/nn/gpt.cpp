@@ -29,7 +29,7 @@ void require_latent(const ParameterInit& init, const BlockSizes& sizes,
 
 namespace {
 
-/// The kit of one device makes these parts: no layer is sharded.
+/// These functions make the parts of the kit for one device, which shards no layer.
 std::unique_ptr<Module> make_linear(const ParameterInit& init, const LinearSizes& sizes) {
     return std::make_unique<Linear>(init, sizes.in, sizes.all_out(), sizes.bias);
 }
@@ -89,7 +89,7 @@ BlockSizes GptSizes::block_of(std::int64_t layer) const {
 
 namespace {
 
-/// Returns the number of elements in a block's gate, `experts` experts and shared expert.
+/// Returns the number of elements in a block's gate, shared expert and `experts` experts.
 std::int64_t numbers_in_experts(const BlockSizes& block, std::int64_t experts) {
     const ExpertSizes& sizes = block.experts;
     return block.hidden *
@@ -275,8 +275,8 @@ double table_deviation(const GptSizes& sizes) {
     return sizes.tied ? 1 / std::sqrt(static_cast<double>(sizes.block.hidden)) : 1;
 }
 
-/// Makes the head with the weight `table`, or with its own weight. If its own weight is
-/// tied to a table on another device, it has that table's name and values.
+/// Makes the head with the weight `table` or, if it is null, with its own weight. If a
+/// tied head's table is on another device, this weight has the table's name and values.
 std::unique_ptr<Module> make_head(const ParameterInit& init, const GptSizes& sizes,
                                   const GptKit& kit, Parameter* table) {
     if (!sizes.tied) return kit.head(init.child("lm_head"), sizes, nullptr);

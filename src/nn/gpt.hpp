@@ -21,8 +21,8 @@ std::unique_ptr<Sequential> make_attention(const ParameterInit& init, std::int64
 std::unique_ptr<Module> make_attention_of(const ParameterInit& init,
                                           const BlockSizes& sizes,
                                           const GptKit& kit = {});
-/// For kits that make latent attention. Throws UsageError unless the attention is causal
-/// and has rotary positions, and the kit does not shard its layers.
+/// Throws UsageError unless a kit can make latent attention of these sizes. The attention
+/// must be causal and have rotary positions, and the kit must not shard its layers.
 void require_latent(const ParameterInit& init, const BlockSizes& sizes,
                     const GptKit& kit);
 

@@ -20,15 +20,15 @@ enum class MlpKind { gelu, swiglu };
 struct BlockSizes {
     std::int64_t hidden = 0;  ///< h
     std::int64_t heads = 0;   ///< a
-    std::int64_t inner = 0;   ///< of the MLP; 0: 4 h for any kind of MLP
+    std::int64_t inner = 0;   ///< inner columns of the MLP; 0: 4 h for any kind of MLP
     NormKind norm = NormKind::layer_norm;
     MlpKind mlp = MlpKind::gelu;
     bool causal = true;
-    std::int64_t kv_heads = 0;  ///< g, of keys and values; 0: a
+    std::int64_t kv_heads = 0;  ///< g, heads of keys and values; 0: g = a
     /// The base of rotary positions (Su et al. 2021, 2104.09864), such as 10,000. If it
     /// is 0, a GPT learns a vector for each position instead.
     double rotary_base = 0;
-    bool bias = true;  ///< of linear layers; the SwiGLU MLP has none
+    bool bias = true;  ///< linear layers have biases, except in the SwiGLU MLP
     GeluForm gelu = GeluForm::exact;
     double epsilon = 1e-5;  ///< of norms
     /// If query_rank is not 0, the block has latent attention, causal and without biases,
@@ -61,7 +61,7 @@ struct GptSizes {
     /// The number of blocks at the start that have a plain MLP instead of experts.
     std::int64_t dense_blocks = 0;
 
-    /// The sizes of one of the blocks.
+    /// Returns the sizes of block `layer`.
     BlockSizes block_of(std::int64_t layer) const;
     bool learns_positions() const { return block.rotary_base == 0; }
     /// The number of layers before the blocks: wte, and wpe if positions are learnt.
@@ -82,9 +82,9 @@ struct GptSizes {
     std::int64_t parameters(std::int64_t experts) const;
 };
 
-/// The columns that a linear layer reads and makes. Several layers side by side may read
-/// the same x, such as those of queries, keys and values. They have one weight,
-/// (sum of out, in): the first layer's rows, then the second layer's rows, and so on.
+/// The columns that a linear layer reads and makes. Several layers may read the same x,
+/// such as the layers of queries, keys and values. They share one weight, (sum of out,
+/// in): the first layer's rows, then the second layer's rows, and so on.
 struct LinearSizes {
     std::int64_t in = 0;
     std::vector<std::int64_t> out;
@@ -117,36 +117,37 @@ struct GptKit {
     Make<const LinearSizes&> narrow;
     /// Returns how many of a layer's heads this device has. Errors name the layer.
     std::function<AttentionSizes(const std::string& layer, const AttentionSizes&)> heads;
-    /// Makes the module between attention's linear layers; if empty, CoreAttention.
+    /// Makes the module between attention's linear layers. If empty: a CoreAttention.
     MakeAttention core;
-    /// Latent attention, for blocks that have it.
+    /// Makes latent attention, for blocks that have it.
     Make<const BlockSizes&, const GptKit&> latent;
-    /// The MLP, made of this kit's linear layers.
+    /// Makes the MLP from this kit's linear layers.
     Make<const BlockSizes&, const GptKit&> mlp;
     /// Says how ranks shard the experts that `mlp` makes for a block. If it is empty,
     /// experts are not sharded.
     std::function<std::shared_ptr<ExpertExchange>(const ParameterInit&)> exchange;
     Make<const BlockSizes&> norm;
 
-    /// The token table, with that deviation. The table's weight is its only parameter.
+    /// Makes the token table, with this initial deviation. Its weight is its only
+    /// parameter.
     Make<const GptSizes&, double> table;
     Make<const GptSizes&, const GptKit&> positions;
-    /// The head, (…, h) to logits. If a table is given, the head uses the table's weight
-    /// and is tied to it; else the head's own weight is its only parameter.
+    /// Makes the head, which maps (…, h) to logits. If a table is given, the head uses
+    /// the table's weight (tied); else the head's only parameter is its own weight.
     Make<const GptSizes&, Parameter*> head;
-    /// The loss of the head's logits.
+    /// Makes the loss for the head's logits.
     std::function<Loss(const GptSizes&)> loss;
 
     /// True if the linear layers are sharded over several devices.
     bool shares_layers = false;
-    /// Says which tokens of each sequence this device has. Attention also sees the other
-    /// devices' tokens, but a core that is set later does not.
+    /// Says which tokens of each sequence this device has. The core of context_parallel()
+    /// also sees the other devices' tokens; a core that is set later does not.
     TokenDeal tokens;
-    /// Devices that shard the linear layers may shard these tokens once more. Outside
-    /// those layers, a device then has only this stretch of the tokens.
+    /// Devices that shard the linear layers may shard `tokens` once more. Then a device
+    /// has only this stretch of `tokens` outside the linear layers.
     TokenDeal stretch;
     /// A program may feed sequences piece by piece, or tokens of several sequences
-    /// together. Before each pass the program puts the position of each row of x here.
+    /// together. It then puts the position of each row of x here before each pass.
     std::shared_ptr<RowPlaces> places;
 };
 

@@ -11,9 +11,9 @@ namespace lockstep {
 struct LatentSizes {
     std::int64_t query_rank = 0;  ///< latent columns of queries; 0: plain attention
     std::int64_t key_rank = 0;    ///< latent columns of keys and values
-    std::int64_t width = 0;       ///< of a head's queries and keys, without positions
-    std::int64_t rotary = 0;      ///< more columns of queries and keys, for positions
-    std::int64_t value = 0;       ///< of a head's values
+    std::int64_t width = 0;       ///< columns of a head's queries and keys, not rotated
+    std::int64_t rotary = 0;      ///< more columns of queries and keys, which are rotated
+    std::int64_t value = 0;       ///< columns of a head's values
 
     bool operator==(const LatentSizes&) const = default;
 };
@@ -36,7 +36,7 @@ std::int64_t latent_parameters(std::int64_t hidden, std::int64_t heads,
 /// q_a_proj, q_a_layernorm, q_b_proj, kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj and
 /// o_proj. Linear layers have no biases. Differs: in q_b_proj the rows without positions
 /// come first, for all heads; in kv_b_proj the rows of keys come first. Published weights
-/// have rows head by head. Costs and saves scores as CoreAttention does.
+/// have rows head by head. Computes all scores and saves their softmax, as CoreAttention.
 class LatentAttention : public Module {
   public:
     /// Throws UsageError unless all sizes are positive.
@@ -48,11 +48,11 @@ class LatentAttention : public Module {
     void each_part(FunctionRef<void(Module&)> visit) override;
 
   protected:
-    /// Views of columns, head by head.
+    /// Views of the columns of queries, or of keys and values, head by head.
     struct Views {
-        Heads plain;   ///< of q (width), of k (width)
-        Heads turned;  ///< of q (rotary), of r (rotary), one head
-        Heads values;  ///< of v (value)
+        Heads plain;   ///< q or k, without positions (width)
+        Heads turned;  ///< the rotated columns of q, or r with one head (rotary)
+        Heads values;  ///< v (value); empty for queries
     };
     Views of_queries(const Tensor& q) const;
 

@@ -9,7 +9,7 @@ namespace lockstep {
 /// y = x W^T + b, in PyTorch's layout: weight W is (out, in), bias b is (out).
 ///
 /// x (…, in) gives y (…, out). Forward costs 2 N in out flops for N rows of x; each half
-/// of backward costs the same. Saves x; between the two halves of backward also dy.
+/// of backward costs the same. Saves x and, between the two halves of backward, also dy.
 ///
 /// Weight and bias start uniform in ±1/sqrt(in), as in PyTorch's nn.Linear: element i of
 /// "hidden.weight" is number i of RandomStream(seed, "hidden.weight"), so a shard can

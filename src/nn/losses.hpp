@@ -38,7 +38,7 @@ void require_rows(const char* loss, const Tensor& prediction, SourceLine at);
 void require_targets(const char* loss, const Tensor& logits, const Tensor& targets,
                      SourceLine at);
 
-/// Any of these losses, or a function of the same arguments, with or without `at`:
+/// Any of these losses, or a function with the same parameters; `at` may be missing:
 ///
 ///     const Loss loss = mean_squared_error;
 ///     const LossResult result = loss(device, prediction, target);

@@ -10,8 +10,8 @@ namespace lockstep {
 
 namespace {
 
-// The children of Saved. Each portion of the tokens has two: one for its experts, and one
-// of its own.
+// The children of Saved. Each portion of the tokens has two children: for its experts,
+// and for the portion itself.
 constexpr std::size_t kLogits = 0, kShared = 1, kPortions = 2;
 std::size_t of_experts(std::size_t portion) {
     return kPortions + 2 * portion;

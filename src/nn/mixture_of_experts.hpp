@@ -35,7 +35,7 @@ struct ExpertSizes {
     int portions = 1;
     bool grouped = true;  ///< see Experts::Sizes
     /// In a run of shapes only, each expert's share of all copies. If it is empty, all
-    /// experts get the same number.
+    /// experts get the same number of copies.
     std::vector<double> load{};
 };
 
@@ -79,16 +79,16 @@ class MixtureOfExperts : public Module {
     std::vector<std::int64_t> take_load();
     /// Sets which random numbers the gate's noise has from now on. Each pair of a token
     /// and an expert has a number of the stream, as in Dropout::set_part; tokens are
-    /// counted over all ranks that share this micro-batch. Each forward in training
-    /// starts `apart` numbers after the previous one. Without this call, all forwards
-    /// have the same numbers.
+    /// counted over all ranks that share this micro-batch. In training, each forward
+    /// begins in the stream `apart` numbers later than the previous forward. Without this
+    /// call, all forwards have the same numbers.
     void set_noise(const RandomPart& part, std::int64_t apart = 0) {
         noise_ = part;
         noise_apart_ = apart;
     }
 
   private:
-    /// Some of the tokens, and their delivery to experts.
+    /// A part of the tokens: their routing, and their delivery to experts.
     struct Portion {
         std::int64_t first = 0;
         std::int64_t count = 0;

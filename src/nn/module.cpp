@@ -99,8 +99,8 @@ struct ParameterUse {
     Use use;
 };
 
-/// Runs `work` between begin_use and end_use of the parameters. If `work` throws,
-/// end_use's hooks do not run: they may communicate, and the run is over.
+/// Runs `work` between begin_use and end_use of the parameters. If `work` throws, the run
+/// is over, so end_use's hooks, which may communicate, do not run.
 template <typename Work>
 auto between(const std::vector<ParameterUse>& uses, SourceLine at, Work&& work) {
     for (const auto& [parameter, use] : uses) {

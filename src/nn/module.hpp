@@ -34,7 +34,7 @@ class Saved {
         if (kept == nullptr) refuse(name);
         return *kept;
     }
-    /// Keeps and returns a state that forward depends on beside x and the parameters,
+    /// Keeps and returns a state that forward depends on besides x and the parameters,
     /// such as the place in a stream of random numbers. If the same forward runs again,
     /// returns the state of the first run, whatever has happened since.
     template <typename Value>
@@ -60,16 +60,16 @@ class Saved {
     /// Returns child `index`, which is made at its first use and keeps its address.
     Saved& child(std::size_t index);
 
-    /// A layer may add its own term, (1), to the loss. It then adds the term's gradient
-    /// in backward. The term is a mean over the micro-batch, times the micro-batch's
-    /// weight in the step. The caller of forward sets the weight and takes the terms.
+    /// A layer may add its own term, of shape (1), to the loss. It then adds the term's
+    /// gradient in backward. The term is a mean over the micro-batch, times its weight in
+    /// the step. The caller of forward sets this weight and collects the terms.
     double loss_weight() { return root().weight; }
     void set_loss_weight(double weight) { root().weight = weight; }
     void add_loss(Tensor loss) { root().losses.push_back(std::move(loss)); }
     std::vector<Tensor> take_losses() { return std::exchange(root().losses, {}); }
 
-    /// Returns the source line of the call that began with this Saved or, if this is a
-    /// child, with the outermost Saved.
+    /// Returns the source line of the last forward or backward to which this Saved (for a
+    /// child: the outermost Saved) was passed.
     SourceLine line() { return root().at; }
     /// Does nothing for a child of another Saved.
     void set_line(SourceLine at) {
@@ -127,8 +127,8 @@ class Module {
     Module(const Module&) = delete;
     Module& operator=(const Module&) = delete;
 
-    /// Each throws UsageError, at the line of the outermost call, if a needed value or
-    /// gradient of a parameter is absent.
+    /// These functions throw UsageError, at the line of the outermost call, if a needed
+    /// value or gradient of a parameter is absent.
     Tensor forward(const Tensor& x, Saved& saved, SourceLine at = SourceLine::here());
     Tensor backward_input(const Tensor& dy, Saved& saved,
                           SourceLine at = SourceLine::here());
@@ -158,15 +158,15 @@ class Module {
     virtual Tensor do_backward_input(const Tensor& dy, Saved& saved) = 0;
     /// A module without parameters does nothing here.
     virtual void do_backward_weight(Saved& /*saved*/) {}
-    /// Runs both halves. A module of parts runs both part by part, to free memory early.
+    /// Runs both halves. A module that has parts runs both halves of one part before the
+    /// next part, to free memory early.
     virtual Tensor do_backward(const Tensor& dy, Saved& saved);
-    /// Runs forward and immediately releases what it kept. A module of parts does so part
-    /// by part.
+    /// Runs forward and drops what it kept; modules with parts do so after each part.
     virtual Tensor do_infer(const Tensor& x, SourceLine at);
     /// Parameters that this module itself reads, without those of its parts.
     virtual std::vector<Parameter*> own_parameters() { return {}; }
-    /// Returns whether the gradient of the input needs the parameter's value. (It does
-    /// not need a bias.) A strategy need not bring back a value that is not read.
+    /// Returns whether the gradient of the input depends on the parameter's value. If not
+    /// (such as for a bias), a strategy need not bring the value back for backward.
     virtual bool reads_in_backward(const Parameter& /*own*/) const { return true; }
 
     template <typename Work>

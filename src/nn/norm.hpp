@@ -9,7 +9,7 @@ namespace lockstep {
 /// (Ba, Kiros and Hinton 2016, 1607.06450, section 3).
 ///
 /// x (…, width) gives y of the same shape; weight and bias are (width) and start as ones
-/// and zeros. Saves x and each row's mean and rstd; between the two halves of backward
+/// and zeros. Saves x, each row's mean and rstd and, between the two halves of backward,
 /// also dy.
 class LayerNorm : public Module {
   public:
@@ -37,8 +37,8 @@ class LayerNorm : public Module {
 /// rstd = 1 / sqrt(mean(x^2) + epsilon): layer norm without mean and bias (Zhang and
 /// Sennrich 2019, 1910.07467). Differs: adds epsilon, as PyTorch's nn.RMSNorm does.
 ///
-/// x (…, width) gives y of the same shape; weight is (width) and starts as ones. Saves x
-/// and each row's rstd; between the two halves of backward also dy.
+/// x (…, width) gives y of the same shape; weight is (width) and starts as ones. Saves x,
+/// each row's rstd and, between the two halves of backward, also dy.
 class RmsNorm : public Module {
   public:
     RmsNorm(const ParameterInit& init, std::int64_t width, double epsilon = 1e-5);

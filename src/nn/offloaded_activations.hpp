@@ -17,8 +17,8 @@ struct OffloadOptions {
     std::int64_t least_bytes = 1024;
     /// Keeps the activations of the last 1 + prefetch modules on the device, because
     /// backward begins with these modules. If a pipeline has several micro-batches in
-    /// flight, set false to send these activations, too. The next forward or backward
-    /// then waits for the copies, and backward begins with a wait for their return.
+    /// flight, set it to false to send these activations, too. Then the next forward or
+    /// backward waits until they are sent, and these modules' backward until they return.
     bool last_stay = true;
 };
 
@@ -31,18 +31,18 @@ struct OffloadOptions {
 ///
 /// If each of L modules saves A bytes, the device holds (1 + prefetch) A bytes instead of
 /// L A. The other (L - 1 - prefetch) A bytes cross the link to the host and back, once a
-/// micro-batch. This costs no time if the link needs less time for A bytes than a
-/// module's forward; else each module takes the link's time.
+/// micro-batch. This costs no time if the link moves A bytes in less time than a module's
+/// forward takes; otherwise each module takes as long as the link needs for A bytes.
 ///
-/// SavedOnHost says which tensors are sent. A tensor that neighbouring modules saved is
-/// copied once if their copies run together (prefetch is not 0). An input that the caller
-/// also holds is copied, but its memory on the device is not released. Between the halves
-/// of a backward, tensors that backward_weight needs stay on the device.
+/// SavedOnHost says which tensors are sent. A tensor that two neighbouring modules saved
+/// is copied once if both modules' copies run together (prefetch is not 0). An input that
+/// the caller also uses is copied, but its memory on the device is not released. Between
+/// the halves of a backward, tensors that backward_weight needs stay on the device.
 ///
 /// If a module is recomputed (Recompute), only its input is sent (Rajbhandari et al.
 /// 2021, ZeRO-Infinity, 2104.07857). A block of a GPT saves at least 16 times the bytes
-/// of its input. With h = 4096 and 8,192 tokens, on the preset h100, sending all of them
-/// makes a step 3 to 5 times as long; sending only the input costs nothing.
+/// of its input. With h = 4096 and 8,192 tokens, on the preset h100, sending all saved
+/// tensors makes a step 3 to 5 times as long; sending only the input costs no time.
 ///
 /// Differs: vDNN copies a layer's input while that layer computes, and waits at the
 /// layer's end. Here all tensors that a module saved are sent after its forward.
@@ -65,7 +65,7 @@ class OffloadedActivations {
     SavedOnHost on_host_;
     std::size_t count_;  ///< of modules
     OffloadOptions options_;
-    Saved* before_ = nullptr;  ///< of the previous module, in the running forward
+    Saved* before_ = nullptr;  ///< what the previous module of this forward saved
 };
 
 }  // namespace lockstep

@@ -34,8 +34,8 @@ class Optimizer {
     /// Throws a UsageError that begins with `who` unless the optimizer's parameters are
     /// exactly these, in any order.
     void require_of(const char* who, const std::vector<Parameter*>& parameters) const;
-    /// A tensor of the state, in the parameter's shape. If the parameter is a part of a
-    /// whole, so is the state.
+    /// A tensor of the state, in the parameter's shape. If the parameter is a shard, the
+    /// tensor is the state of this shard.
     struct State {
         std::string name;  ///< such as "exp_avg/hidden.weight", with PyTorch's words
         Tensor tensor;
@@ -90,8 +90,8 @@ class MasterWeights : public Optimizer {
   public:
     using Make = std::function<std::unique_ptr<Optimizer>(std::vector<Parameter*>)>;
 
-    /// Masters start from the parameters' values at construction. Values and gradients
-    /// may move later, because each step reads them from the parameter. If a parameter
+    /// Masters start from the parameters' values at construction. Later the values and
+    /// gradients may move: each step reads them where they then are. If a parameter
     /// was declared as a replica, its master is a replica, too. If a checkpoint loads
     /// values but not the optimizer, masters are made again.
     MasterWeights(std::vector<Parameter*> parameters, const Make& make);
@@ -104,7 +104,7 @@ class MasterWeights : public Optimizer {
     void steps_were_set() override;
 
     std::vector<std::unique_ptr<Parameter>> masters_;  ///< null if not bf16
-    std::vector<int> times_set_;  ///< of each parameter, when its master was made
+    std::vector<int> times_set_;  ///< each parameter's times_set when its master was made
     std::unique_ptr<Optimizer> optimizer_;
 };
 
@@ -141,7 +141,7 @@ class Sgd : public Optimizer {
     using Groups = std::vector<ParameterGroup<SgdOptions>>;
 
     explicit Sgd(std::vector<Parameter*> parameters, SgdOptions chosen = {});
-    /// Accepts exactly this type: {&a, &b} then means parameters, not a range of groups.
+    /// Accepts only the type Groups, so that {&a, &b} means two parameters, not a range.
     explicit Sgd(std::same_as<Groups> auto chosen) : Sgd(OfGroups{}, std::move(chosen)) {}
 
     /// Options may be changed between steps. Momentum may be changed only if a group had
@@ -186,7 +186,7 @@ class AdamW : public Optimizer {
 };
 
 /// Returns two groups: matrices and parts of matrices, with those options, and all other
-/// parameters (biases, norms), without decay. GPTs are trained in this way since GPT-2.
+/// parameters (biases, norms), without decay. GPT-2 and later GPTs are trained like this.
 /// Empty groups are left out.
 AdamW::Groups decay_matrices_only(const std::vector<Parameter*>& parameters,
                                   AdamWOptions options);

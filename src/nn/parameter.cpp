@@ -38,7 +38,7 @@ void Parameter::name_tensor(const Tensor& tensor) const {
     tensor.set_label(name_, holds_all(part_) ? "" : text_of(part_));
 }
 
-// NOLINTNEXTLINE(performance-unnecessary-value-param): it would move before its shape.
+// NOLINTNEXTLINE(performance-unnecessary-value-param): a move may come before shape().
 Parameter::Parameter(std::string name, Tensor values, Tensor gradients)
     : Parameter(std::move(name), values, std::move(gradients),
                 whole_part(values.shape())) {}

@@ -31,17 +31,17 @@ struct ParameterInit {
     ParameterInit child(const std::string& part) const;
 };
 
-/// How a parameter is placed over the ranks of a line, along one axis of a mesh.
+/// How a parameter is placed over the ranks along one axis of a mesh.
 struct Placement {
     enum class Kind : std::uint8_t {
-        sharded,  ///< each rank holds its own part, Parameter::part()
-        /// Each rank holds its own part, and the part's gradient is the sum of all ranks'
+        sharded,  ///< each rank has its own part, Parameter::part()
+        /// Each rank has its own part, and the part's gradient is the sum of all ranks'
         /// terms. The strategy that reduces and scatters the terms says when the sum is
         /// complete.
         sharded_sum,
-        replicated,  ///< all ranks hold the same, each computes the whole gradient
-        /// All ranks hold the same, and each rank computes its own terms of the gradient.
-        /// The gradient is the sum of all terms.
+        replicated,  ///< all ranks have the same value and compute the whole gradient
+        /// All ranks have the same value, and each rank computes its own terms of the
+        /// gradient, which is the sum of all terms.
         partial
     };
     Communicator* line = nullptr;
@@ -120,7 +120,7 @@ class Parameter {
     int times_set = 0;
 
     /// The number of uses of the parameter in one backward pass: 2 if two layers are
-    /// tied. A tied layer counts itself.
+    /// tied. A layer that uses another layer's weight adds 1.
     int uses = 1;
 
     /// Module calls these around forward and backward: before it reads the value or adds
@@ -137,7 +137,7 @@ class Parameter {
     /// with zeros, and counts contributions from 0.
     void zero_gradient(int passes = 1);
 
-    /// Each adds a hook, and returns the hook's id for remove_hook().
+    /// These functions add a hook, and return the hook's id for remove_hook().
     HookId on_use(UseHook hook);
     HookId on_release(UseHook hook);
     HookId on_pass(Hook hook);
@@ -162,8 +162,8 @@ class Parameter {
     HookId next_hook_ = 0;
 };
 
-/// Tells the checker that a value is the declared replica, after the value was made or
-/// moved. Only the checker needs this.
+/// Declares the parameter's replicas again, after its value was made or moved. Only the
+/// checker needs this.
 void declare_again(const Parameter& parameter);
 
 }  // namespace lockstep

@@ -35,11 +35,11 @@ void recompute_blocks(Sequential& gpt, const GptSizes& sizes);
 /// and computes the least. A block no longer keeps the softmax's b a s^2 numbers, and
 /// costs 4 b s^2 h more flops.
 ///
-/// This wraps the kit's core, so set another core before, as context_parallel() does; the
-/// core's messages are then sent again, too. Attention with the online softmax
-/// (FlashAttention, RingAttention, GatherAttention, UlyssesAttention) keeps no s^2
-/// numbers and always recomputes them. Around such a core, this costs a forward and saves
-/// almost nothing.
+/// This wraps the kit's core, so first call functions that set another core, such as
+/// context_parallel(); the core's messages are then sent again, too. Attention with the
+/// online softmax (FlashAttention, RingAttention, GatherAttention, UlyssesAttention)
+/// keeps no s^2 numbers and always recomputes them. If such a core is wrapped, it runs
+/// forward once more, and this saves almost no memory.
 ///
 ///     GptKit kit = selective_recompute(tensor_parallel({}, tp));
 ///

@@ -35,7 +35,7 @@ enum class CopyOrder : std::uint8_t {
 struct RoutingOptions {
     CopyOrder order = CopyOrder::tokens;
     /// In a run of shapes only, each expert's share of all copies. If it is empty, all
-    /// experts get the same number.
+    /// experts get the same number of copies.
     std::vector<double> load{};
 };
 

@@ -77,8 +77,8 @@ void SavedOnHost::wait_for_first(Queue& queue) {
     queue.pop_front();
 }
 
-/// Returns the copy that has exactly this range of memory on that side; null if there is
-/// none.
+/// Returns the copy whose tensor on this side has exactly this range of memory; null if
+/// there is none.
 const SavedOnHost::Copy* SavedOnHost::find(const Queue& queue, Tensor Copy::*side,
                                            const Tensor& range) {
     for (const Copies& copies : queue)

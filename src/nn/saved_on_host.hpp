@@ -23,20 +23,20 @@ class SavedOnHost {
     /// Throws UsageError if the device has no host.
     SavedOnHost(Device& device, std::int64_t least_bytes);
 
-    /// Starts to copy the tensors of `saved` to the host. `saved` then has the copies.
+    /// Starts to copy the tensors of `saved` to the host; the copies replace the tensors.
     void send(Saved& saved);
     /// Keeps the tensors on the device, but enters `saved` into the queue; see let_go().
     void keep(Saved& saved) { leaving_.push_back({&saved, {}}); }
     /// Waits until at most `most` forwards, sent or kept, are still in the queue. The
     /// device releases the sent tensors of forwards that have left the queue.
     void let_go(std::size_t most);
-    /// Waits until `saved` has left the queue. Starts the copies back, unless started.
+    /// Waits until `saved` has left the queue. The first call starts to copy it back.
     void fetch(Saved& saved);
     /// If `saved` is the oldest forward that is being fetched, waits for its tensors.
     void wait(const Saved& saved);
 
   private:
-    /// A tensor on both sides, until its copy has ended.
+    /// The two ends of a copy: on the device, and on the host. Kept until the copy ends.
     struct Copy {
         Tensor here;
         Tensor there;

@@ -94,7 +94,7 @@ void Sequential::do_backward_weight(Saved& saved) {
 
 namespace {
 
-/// Adds `straight` to `sum` and returns `sum`. Only the caller may hold `sum`.
+/// Adds `straight` to `sum`, to which nothing else may refer, and returns `sum`.
 Tensor added(Tensor sum, const Tensor& straight) {
     require(sum && sum.shape() == straight.shape(),
             "Residual: the branch gives {} for {}; both must have the same shape, "

@@ -23,9 +23,9 @@ struct TokenDeal {
     /// number must be even.
     std::int64_t share_of(std::int64_t tokens, const std::string& what) const;
 
-    /// own() returns which tokens this rank's `share` rows are. all() returns the same
-    /// for all ranks' rows, one rank after another. Both throw UsageError if the order is
-    /// zigzag and the share is odd. own() also throws it if there is no such rank.
+    /// own() returns which tokens of a sequence this rank's `share` rows are. all()
+    /// returns the same for all ranks' rows, rank by rank. Both throw UsageError if the
+    /// order is zigzag and the share is odd; own() also if there is no such rank.
     TokenRows own(std::int64_t share) const;
     TokenRows all(std::int64_t share) const;
 };

@@ -42,7 +42,7 @@ pid_t spawn(const std::vector<std::string>& words, const Pipe& output, const Pip
     return process;
 }
 
-/// Appends the bytes that the pipe has now to `text`. Closes the pipe at its end.
+/// Appends to `text` the bytes that the pipe has now. Closes the pipe if its data ends.
 void take(Descriptor& from, std::string& text) {
     std::array<char, 65536> buffer;
     const ssize_t got = read_some(from.number(), buffer.data(), buffer.size());

@@ -20,10 +20,10 @@ struct Child {
 };
 
 /// Runs a program with empty input, and keeps its output. words[0] is its name, which is
-/// searched on the PATH; the other words are its arguments. The program is killed after
-/// `timeout_seconds`, if given. SIGINT, SIGTERM and SIGHUP do not end this process while
-/// it waits, so that the caller can clean up. Throws std::system_error if the program
-/// cannot be started.
+/// searched for on the PATH; the other words are its arguments. The program is killed
+/// after `timeout_seconds`, if given. SIGINT, SIGTERM and SIGHUP do not end this process
+/// while it waits, so that the caller can clean up. Throws std::system_error if the
+/// program cannot be started.
 Child run_child(const std::vector<std::string>& words,
                 std::optional<double> timeout_seconds = std::nullopt);
 
@@ -40,7 +40,7 @@ struct CopyPlan {
     std::vector<std::string> arguments;  ///< argv, with the program's name first
     std::vector<std::pair<std::string, std::string>> variables;  ///< environment to set
     bool keeps_terminal = false;  ///< if false, it reads nothing and prints only errors
-    sigset_t signal_mask;         ///< the copy starts with it
+    sigset_t signal_mask;         ///< the copy starts with this mask
 };
 
 /// Starts a copy of this program (/proc/self/exe). The copy is killed when the thread

@@ -9,8 +9,8 @@
 namespace lockstep::os {
 
 /// While it lives, it holds signals until take() returns them: SIGCHLD, and each of
-/// SIGINT, SIGTERM and SIGHUP that is not ignored. It is for a process that waits for
-/// other programs. Make it on the main thread, before other threads are started.
+/// SIGINT, SIGTERM and SIGHUP that is not ignored. For a process that waits for other
+/// programs. Make it on the main thread, before other threads are started.
 class HeldSignals {
   public:
     /// Throws std::system_error.

@@ -51,7 +51,7 @@ int window_rows(int descriptor) {
 void guard_standard_streams() {
     for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
         if (::fcntl(descriptor, F_GETFD) >= 0) continue;
-        // open() takes the lowest number that is free, which is this one.
+        // open() returns the lowest free number, which is `descriptor`.
         const int mode = descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY;
         if (::open("/dev/null", mode) != descriptor) return;
     }

@@ -8,7 +8,7 @@ inline constexpr int kPipeColumns = 80;
 /// "dumb").
 bool is_clever_terminal(int descriptor);
 
-/// Returns whether to write in colour: if the file is a clever terminal and NO_COLOR
+/// Returns whether to write in colour: only if the file is a clever terminal and NO_COLOR
 /// (no-color.org) is not set.
 bool wants_colour(int descriptor);
 
@@ -22,7 +22,8 @@ int window_columns(int descriptor);
 int window_rows(int descriptor);
 
 /// If the program was started without some standard streams, opens /dev/null for them.
-/// Otherwise a file opened later would take their place. Writing to them still fails.
+/// Otherwise a file opened later would take their place. Reading from such an input and
+/// writing to such an output still fail, as before.
 void guard_standard_streams();
 
 }  // namespace lockstep::os

@@ -37,7 +37,7 @@ void BucketedDataParallel::begin() {
     GradientBuckets::begin();
     works_.clear();
     all_forwarded_ = false;
-    uses_.clear();  // also forgets uses in an evaluation between steps
+    uses_.clear();  // drops the uses that an evaluation between steps counted
 }
 
 void BucketedDataParallel::start(std::size_t bucket) {

@@ -14,12 +14,12 @@ struct BucketOptions {
     bool broadcast = true;
     /// Rebuilds the buckets after the first step, in the order in which rank 0's
     /// gradients became ready. Costs one broadcast (one number per parameter), and the
-    /// host waits for it. A training that resumes from a checkpoint starts with the first
-    /// order again, so its sums may be rounded differently.
+    /// host waits for it. After a resume from a checkpoint, the first step uses the
+    /// original order again, so its sums may be rounded differently.
     bool rebuild = true;
     /// When the first gradient is ready, finds the parameters that get no gradient in
-    /// this step. Their buckets then need not wait until the end. If false, the step is
-    /// also correct, but slower if parts of the model are skipped.
+    /// this step. Their buckets then need not wait for the end of backward. If false, the
+    /// step is also correct, but slower if parts of the model are skipped.
     bool find_unused = false;
 };
 
@@ -27,17 +27,18 @@ struct BucketOptions {
 /// PyTorch's DistributedDataParallel does (Li et al. 2020, 2006.15704, sections 3 and 4).
 ///
 /// Sends 2(n-1)/n S bytes, like one all-reduce per parameter, but in one message chain
-/// per bucket. The last bucket has the first layer's gradients; no backward is left to
-/// hide its messages. Gradients are views of the buckets, so no step copies them and no
-/// second buffer is needed. (They are copied when buckets are built or rebuilt.) To
-/// accumulate, give train_step all micro-batches of a step. If you run these one by one,
-/// give their number to zero_gradients(model, passes); PyTorch uses no_sync() for this.
+/// per bucket. The last bucket has the first layer's gradients. It is sent when backward
+/// has ended, so its messages are exposed. Gradients are views of the buckets, so no step
+/// copies gradients and no second buffer is needed. (Only building or rebuilding the
+/// buckets copies them.) To accumulate gradients, pass all micro-batches of a step to
+/// train_step. If you run the micro-batches yourself, pass their number to
+/// zero_gradients(model, passes); in PyTorch you would use no_sync().
 ///
 /// Differs from PyTorch: sums weighted gradients instead of dividing by n. A bucket ends
-/// before it would exceed its limit, not after. If some gradients never come, the step is
-/// still correct, because finish() reduces the rest; PyTorch raises an error or hangs.
-/// find_unused makes such a step faster, and buckets are still rebuilt. Tensors that are
-/// not parameters, such as running statistics, are not broadcast.
+/// before it would exceed its limit, not after. If some parameters get no gradient, the
+/// step is still correct, as finish() reduces the remaining buckets; PyTorch raises an
+/// error or hangs. With find_unused such a step is faster, and buckets are still rebuilt.
+/// Tensors that are not parameters, such as running statistics, are not broadcast.
 ///
 /// If a parameter's gradient is also partial along other lines, finish() sums it along
 /// these lines, too.

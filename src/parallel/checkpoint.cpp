@@ -31,7 +31,7 @@ std::string file_of_rank(int rank) {
     return fmt::format("{}{}{}", kRank, rank, kSafetensors);
 }
 
-/// Returns the number that a name has between `before` and `after`, if any.
+/// Returns the number between `before` and `after` in a name, if there is one.
 std::optional<std::int64_t> number_in(std::string_view name, std::string_view before,
                                       std::string_view after) {
     if (!name.starts_with(before) || !name.ends_with(after)) return std::nullopt;
@@ -46,7 +46,7 @@ std::optional<std::int64_t> number_in(std::string_view name, std::string_view be
     return number;
 }
 
-/// Returns whether a file of this name comes from a save, finished or not:
+/// Returns whether a save, finished or not, writes a file of this name:
 /// "rank-0.safetensors", or ".rank-0.safetensors.123-4.part".
 bool is_of_checkpoint(std::string_view name) {
     if (name.starts_with('.') && name.ends_with(kUnfinished)) {
@@ -67,7 +67,7 @@ bool is_whole(const fs::path& place) {
     }
 }
 
-/// Several ranks may hold the same copy. Only the first rank of each line writes it.
+/// If several ranks hold copies, only the first rank of their line writes the parameter.
 bool writes(const Parameter& parameter) {
     return std::ranges::all_of(parameter.placements, [](const Placement& placement) {
         return placement.is_sharded() || placement.line->rank() == 0;
@@ -80,7 +80,7 @@ struct Held {
     Tensor tensor;
     Part part;
     Role role;
-    std::int64_t steps = 0;  ///< updates of a parameter so far
+    std::int64_t steps = 0;  ///< how often a parameter was updated
     bool writes = true;
 };
 
@@ -168,7 +168,7 @@ std::int64_t elements_named_by(const Part& part) {
     return elements;
 }
 
-/// For each saved tensor, returns how many of its elements this rank asks for.
+/// For each saved tensor, returns how many elements this rank loads, if it writes() it.
 std::vector<double> asked_for(const CheckpointReader& reader,
                               const std::vector<Held>& held) {
     std::map<std::string, double> asked;
@@ -214,7 +214,7 @@ void save_checkpoint(Device& device, Communicator& ranks, const fs::path& folder
                      std::int64_t step, const TrainingState& state) {
     const fs::path place = folder / fmt::format("{}{:08}", kStep, step);
     require(device.has_numbers(),
-            "save_checkpoint: a run of shapes only has no values to save");
+            "save_checkpoint: a run that computes only shapes has no values to save");
     require(step >= 0, "save_checkpoint: the step is {}; 0 or more is expected", step);
     for (const auto& [sync, optimizer] : state.chunks)
         require(sync->unsaved() == nullptr, [&, sync = sync] {

@@ -12,15 +12,15 @@
 
 namespace lockstep {
 
-/// The state that a checkpoint saves on this rank. This is enough to resume with the
-/// same bits: random numbers are counter based, and batches follow from the step.
+/// The state that a checkpoint saves on this rank. A run that resumes from it computes
+/// the same bits: random numbers are counter based, and the step determines the batches.
 struct TrainingState {
     TrainingState() = default;
     TrainingState(GradientSync& sync, Optimizer* optimizer = nullptr) {
         add(sync, optimizer);
     }
-    /// Adds a chunk of the model; in a pipeline a device may have several. Saving and
-    /// loading use the strategy's shards(). `optimizer` must be the one that updates
+    /// Adds a chunk of the model; in a pipeline a device may have several chunks. Saving
+    /// and loading use the strategy's shards(). `optimizer` must be the optimizer of
     /// these shards; without an optimizer only the shards are saved.
     void add(GradientSync& sync, Optimizer* optimizer = nullptr) {
         chunks.push_back({&sync, optimizer});
@@ -36,18 +36,18 @@ struct TrainingState {
 
 /// A checkpoint is a folder, "FOLDER/step-00000012". It has one safetensors file per
 /// rank, with the parts that the rank writes, and an index that says where each part of
-/// each whole tensor is. So another number of ranks or another strategy can load it: each
-/// rank reads only the pieces that overlap its own parts.
+/// each whole tensor is. So a run with another number of ranks or another strategy can
+/// load it: each rank reads only the pieces that overlap its own parts.
 ///
 ///     save_checkpoint(device, mesh.world(), "run", step, {sync, &optimizer});
 ///     if (const auto last = latest_checkpoint("run"))
 ///         step = load_checkpoint(device, mesh.world(), *last, {sync, &optimizer});
 ///
-/// Writes a checkpoint between two steps. `ranks` are all ranks that hold the model, and
-/// each of them calls this. All ranks write at the same time, to a shared file system. If
-/// several ranks hold copies, only rank 0 of their line writes; call declare_replicas_of
-/// before, so that copies are known. If copies of a buffer differ, the copy of the first
-/// rank that has the buffer is saved.
+/// Writes a checkpoint between two steps. `ranks` are all ranks that hold the model; all
+/// of them must call this function. All ranks write at the same time, to a shared file
+/// system. If several ranks hold copies of a parameter, only rank 0 of their line writes
+/// it; declare the copies before (declare_replicas_of). If copies of a buffer differ, the
+/// copy of the first rank that has the buffer is saved.
 ///
 /// Rank 0 writes the index after all files are on the disk. A folder without an index is
 /// not a checkpoint. So after a crash at any time, the old or the new checkpoint is
@@ -67,20 +67,20 @@ void save_checkpoint(Device& device, Communicator& ranks,
 std::optional<std::filesystem::path> latest_checkpoint(
     const std::filesystem::path& folder);
 
-/// Fills parameters, buffers and optimizer from a checkpoint, brings the new values to
-/// the model, and returns the checkpoint's step. `checkpoint` may also be a safetensors
-/// file of whole tensors, such as a PyTorch state_dict; such a file has no optimizer
-/// state, and its step is 0. An optimizer that is not loaded continues from the new
-/// values with its own state. A pending delayed update (ZeroOffload) is dropped. All
+/// Fills parameters, buffers and optimizer from a checkpoint, sends the new values to the
+/// model, and returns the checkpoint's step. `checkpoint` may also be a safetensors file
+/// of whole tensors, such as a PyTorch state_dict; such a file has no optimizer state,
+/// and its step is 0. An optimizer that is not in `state` keeps its own state and
+/// continues from the new values. A pending delayed update (ZeroOffload) is dropped. All
 /// `ranks` call this. Throws UsageError if a tensor is missing or has another shape or
-/// type (the error names the tensor), if the optimizer has other state, or if no rank
-/// asks for a parameter of the checkpoint.
+/// type (the error names the tensor), if the checkpoint is of another optimizer, or if
+/// the ranks together lack a parameter of the checkpoint, or elements of it.
 std::int64_t load_checkpoint(Device& device, Communicator& ranks,
                              const std::filesystem::path& checkpoint,
                              const TrainingState& state);
 
 /// Returns the parameters and buffers of a checkpoint as whole tensors, with PyTorch's
-/// names and layouts. PyTorch can load the file that write_safetensors() makes of these.
+/// names and layouts: PyTorch can load a file of these tensors (write_safetensors).
 NamedTensors read_checkpoint(const std::filesystem::path& checkpoint);
 
 }  // namespace lockstep

@@ -23,7 +23,7 @@ struct SavedTensor {
     Role role = Role::parameter;
     DType dtype = DType::f32;
     Shape shape;
-    std::int64_t steps = 0;  ///< updates of a parameter so far
+    std::int64_t steps = 0;  ///< how often a parameter was updated
     std::vector<Piece> pieces;
 };
 
@@ -40,7 +40,7 @@ struct SavedTensor {
 /// Each entry of "rows" is a Part::Rows: [at, from, count].
 struct CheckpointIndex {
     std::int64_t step = 0;
-    std::map<std::string, std::uint64_t> files;  ///< the size of each in bytes
+    std::map<std::string, std::uint64_t> files;  ///< sizes in bytes, by name
     std::map<std::string, SavedTensor> tensors;
 };
 
@@ -52,12 +52,13 @@ std::string index_text(const CheckpointIndex& index);
 CheckpointIndex read_index(const std::string& text, const std::filesystem::path& file);
 
 /// Merges the indices in the files' headers into one. Together the files must have each
-/// element of parameters and optimizer state exactly once; of a buffer, the first file's
-/// copy is used. Throws UsageError otherwise, or if the files contradict each other.
+/// element of parameters and optimizer state exactly once. If several files have a copy
+/// of a buffer, the first file's copy is used. Throws UsageError if elements are missing
+/// or repeated, or if the files contradict each other.
 CheckpointIndex merge_indices(const std::filesystem::path& folder,
                               const std::vector<std::string>& files);
 
-/// Reads tensors of a checkpoint, or parts of tensors. Of each piece it reads only the
+/// Reads tensors of a checkpoint, or parts of tensors. From each piece it reads only the
 /// bytes between the first and the last requested element.
 class CheckpointReader {
   public:

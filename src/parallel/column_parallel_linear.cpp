@@ -11,16 +11,16 @@ namespace lockstep {
 
 namespace {
 
-/// Returns this rank's part of the whole, (out, in) or (out). Throws UsageError if the
-/// whole cannot be sharded.
+/// Returns this rank's part of a whole weight (out, in) or bias (out). Throws UsageError
+/// if it cannot be sharded.
 Part own_rows(const ParameterInit& init, const TensorParallel& tp, const Shape& whole,
               const ColumnParallelOptions& options) {
     std::vector<std::int64_t> layers = options.stacked;
     if (layers.empty()) layers = {whole[0]};
     const auto all = std::accumulate(layers.begin(), layers.end(), std::int64_t{0});
     require(all == whole[0],
-            "{}: stacked layers of {} columns together, but the layer has {}", init.name,
-            all, whole[0]);
+            "{}: the stacked layers have {} columns together, but the layer has {}",
+            init.name, all, whole[0]);
     for (std::size_t i = 0; i < layers.size(); ++i) {
         const std::int64_t most =
             i < options.shares.size() ? options.shares[i] : tp.size();
@@ -123,7 +123,7 @@ Tensor ColumnParallelLinear::do_backward(const Tensor& dy, Saved& saved) {
 }
 // lesson: end
 
-/// Checks dy_r (N, out/t). Throws if the layer only infers.
+/// Checks dy_r (N, out/t). Throws if the layer can only infer.
 void ColumnParallelLinear::require_backward(const Tensor& dy, SourceLine at) const {
     require(!only_infers_, at,
             "backward of {}: several ranks hold copies of it, so it can only infer",

@@ -13,9 +13,9 @@ struct ColumnParallelOptions {
     /// here. If false, each rank keeps its own columns. Must be false with stacked
     /// layers, padding or sequence parallelism.
     bool gather_output = false;
-    /// The columns of each layer if the weight stacks several layers, one below another,
-    /// such as queries, keys and values. Each of these layers is sharded separately. If
-    /// the list is empty, the weight is one layer.
+    /// The number of columns of each layer, if the weight stacks several layers, one
+    /// below another, such as queries, keys and values. Each of these layers is sharded
+    /// separately. If the list is empty, the weight is one layer.
     std::vector<std::int64_t> stacked{};
     /// The maximum number of shares of each stacked layer, such as its number of key
     /// heads. If there are more ranks (a multiple of this), several ranks hold the same
@@ -33,10 +33,10 @@ struct ColumnParallelOptions {
 ///
 /// Forward sends nothing, and backward sends f's all-reduce. With sequence parallelism
 /// both passes send f's all-gather; backward also sends f's reduce-scatter. x (…, in)
-/// gives y (…, out/t). Saves x as passed in; between the two halves of backward also dy.
-/// A whole backward overlaps its messages with products. Initial values are those of a
-/// Linear of the same name. Throws UsageError if the columns cannot be sharded over the
-/// ranks.
+/// gives y (…, out/t). Saves x as passed in. Between the two halves of backward, also
+/// saves dy_r. A whole backward overlaps its messages with products. Initial values are
+/// those of a Linear of the same name. Throws UsageError if the columns cannot be sharded
+/// over the ranks.
 class ColumnParallelLinear : public Module {
   public:
     ColumnParallelLinear(const ParameterInit& init, TensorParallel& tp, std::int64_t in,
@@ -62,7 +62,7 @@ class ColumnParallelLinear : public Module {
     }
     void require_backward(const Tensor& dy, SourceLine at) const;
     Arriving start_backward_input(const Tensor& dy, Saved& saved);
-    /// `x` is f(x), with all rows from all ranks.
+    /// `x` is what f returned: all rows of the layer's input.
     void add_weight_gradients(const Tensor& x, const Tensor& dy);
 
     TensorParallel& tp_;

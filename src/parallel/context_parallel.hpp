@@ -11,10 +11,10 @@ namespace lockstep {
 
 /// A way for ranks to attend to each other's tokens of a sharded sequence.
 enum class ContextMethod {
-    ring_self_attention,  ///< Li et al.: keys go around the ring, then values; keeps
-                          ///< all scores
-    ring_attention,       ///< Liu et al.: both in one message; online softmax
-    gather,               ///< Llama 3: an all-gather of both
+    ring_self_attention,  ///< Li et al.: keys travel around the ring, and then
+                          ///< values; keeps all scores
+    ring_attention,       ///< Liu et al.: keys and values in one message; online softmax
+    gather,               ///< Llama 3: an all-gather of keys and values
     ulysses               ///< Jacobs et al.: all-to-alls that trade tokens for heads
 };
 
@@ -47,8 +47,8 @@ std::unique_ptr<Module> make_context_attention(ContextMethod method, Device& dev
 ///
 /// The weight of `mine` is 1/ranks, this rank's share of the batch's tokens.
 ///
-/// The group must outlive the kit. SequenceParallel (between tensor-parallel regions,
-/// without attention across ranks) is also called sequence parallelism.
+/// The group must outlive the kit. SequenceParallel is something else: it shards the
+/// sequence only between tensor-parallel regions, not inside attention.
 GptKit context_parallel(GptKit kit, Communicator& group, ContextMethod method,
                         TokenOrder order = TokenOrder::contiguous);
 

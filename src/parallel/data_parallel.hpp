@@ -10,7 +10,7 @@ namespace lockstep {
 
 /// Data parallelism: every rank holds the whole model and a share of the batch. The
 /// gradients of the shares are summed over the ranks, so that all ranks take the same
-/// step. Accumulation sums over time; data parallelism sums over devices.
+/// step. Gradient accumulation sums over time, data parallelism over devices.
 ///
 /// `mine` are this rank's micro-batches. The weights of all ranks' micro-batches decide
 /// which mean you get: for the mean over all samples each weight is B_i / B, whatever the

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kMain = 0;
 
-/// Returns the layout of all ranks' predictions together.
+/// Returns the shape of all ranks' predictions together, and how the ranks split it.
 DealtTensor predictions_like(const Tensor& own, const Tensor& input,
                              const MainBatch& batch, SourceLine at) {
     const int along = batch.dimension;
@@ -71,9 +71,9 @@ Tensor one_process_step(Device& device, Communicator& group, Module& model,
                 "dimension {}; 0 to {} is expected",
                 batch.shape, batch.dimension, batch.shape.dimensions() - 1);
         require(!is_main || batch.input.shape() == batch.shape, at,
-                "one_process_step: an input of shape {} in a batch of {}",
+                "one_process_step: the input has shape {}, but the batch names {}",
                 batch.input.shape(), batch.shape);
-        // Device 0 sums gradients over the batches; the other devices have sent theirs.
+        // Only device 0 keeps its gradients; other devices have sent theirs to device 0.
         if (i == 0 || !is_main) zero_gradients(model);
         const Tensor share =
             run_batch(device, group, model, loss, batch, static_cast<int>(i), at);

@@ -17,8 +17,8 @@ namespace lockstep {
 /// count, and waits for the device. Throws UsageError if the counts cannot be cut into
 /// blocks of the same size, or if a count is negative or too large for i32.
 ///
-/// In a run of shapes only, every rank is assumed to send the same counts as this one.
-/// That is true if all ranks route() the same number of tokens.
+/// In a run of shapes only, every rank is assumed to send the same counts as this rank.
+/// This is true if all ranks route() the same number of tokens.
 std::vector<std::int64_t> exchange_counts(Device& device, Communicator& group,
                                           const std::vector<std::int64_t>& counts,
                                           SourceLine at = SourceLine::here());

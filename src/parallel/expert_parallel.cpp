@@ -31,8 +31,8 @@ Counts sums_of_blocks(const Counts& counts, int blocks) {
     return sums;
 }
 
-/// Reorders rows between two orders: sorted by source and then by expert, or by expert
-/// and then by source. Costs a copy each way, unless both orders are the same.
+/// Converts between two orders of rows: by source and then by expert, and by expert and
+/// then by source. Costs a copy each way, unless both orders are the same.
 class ExpertOrder {
   public:
     /// counts[s * experts + e] is the number of rows from source s for expert e.
@@ -110,7 +110,7 @@ Plan make_plan(Device& device, Communicator& group, Communicator* tensor_ranks,
     return plan;
 }
 
-/// Says if a tensor group shards columns, and if its ranks already have all tokens.
+/// Whether a tensor group shards columns, and whether its ranks already have all tokens.
 enum class Columns { are_whole, gather_tokens, have_all_tokens };
 
 class ExpertDelivery : public Delivery {
@@ -126,7 +126,7 @@ class ExpertDelivery : public Delivery {
           order_(device, plan_.by_source, static_cast<std::int64_t>(plan_.rows.size()),
                  at) {}
 
-    // `copies` is (M, h), in rank order, because each rank's experts are neighbours.
+    // The rows of `copies` (M, h) are sorted by expert, and so by the experts' ranks.
     // Received rows are written directly to their place among the tensor group's rows.
     void start_there(const Tensor& copies, SourceLine at) override {
         const std::int64_t all = total(plan_.of_tensor_ranks);
@@ -136,7 +136,7 @@ class ExpertDelivery : public Delivery {
         under_way_ = {std::move(arriving), copies, std::move(work)};
     }
 
-    // (rows of all own experts, h), expert by expert
+    // Returns (rows of all own experts, h), expert by expert.
     Tensor there(SourceLine at) override {
         const Tensor arrived = under_way_.wait(at);
         if (columns_ == Columns::gather_tokens) gather(arrived, at);
@@ -159,7 +159,7 @@ class ExpertDelivery : public Delivery {
 
   private:
     // lesson: expert-columns
-    // Every rank of the tensor group gets the rows of all its ranks.
+    // Every rank of the tensor group gets the rows of all ranks of the group.
     void gather(const Tensor& rows, SourceLine at) {
         Group messages = tensor_ranks_->group(at);
         each_part(rows, [&](const Tensor& part, int rank) {
@@ -167,7 +167,7 @@ class ExpertDelivery : public Delivery {
         });
         messages.start(at).wait(at);
     }
-    // Every rank gets the sum of all ranks' results for its own rows.
+    // For its own rows, every rank gets the sum of all ranks' results.
     void scatter(const Tensor& rows, SourceLine at) {
         Group messages = tensor_ranks_->group(at);
         each_part(rows, [&](const Tensor& part, int rank) {
@@ -294,7 +294,7 @@ class ExpertParallel : public ExpertExchange {
     std::int64_t first_token(std::int64_t own) const override {
         return has_own_tokens() ? options_.tp->rank() * own : 0;
     }
-    // The ranks of a tensor group report one loss together; each has some of the tokens.
+    // If each rank has its own tokens, its loss has weight 1/t; the t losses are summed.
     double token_share() const override {
         return has_own_tokens() ? 1.0 / options_.tp->size() : 1;
     }
@@ -329,7 +329,7 @@ class ExpertParallel : public ExpertExchange {
     bool shares_columns() const {
         return options_.tp && !holds_other_experts_ && options_.share_columns;
     }
-    /// True if the tensor group's ranks hold the same tokens, and each brings its share.
+    /// True if the tensor group's ranks hold the same tokens, and each sends a share.
     bool drops() const {
         return options_.tp && !options_.tp->splits_sequence() && options_.drop_copies;
     }
@@ -341,7 +341,7 @@ class ExpertParallel : public ExpertExchange {
     Communicator& group_;
     ExpertParallelOptions options_;
     Communicator* batch_ = nullptr;     ///< null: each rank's own tokens are a batch
-    bool holds_other_experts_ = false;  ///< each rank of the tensor group has its own
+    bool holds_other_experts_ = false;  ///< tensor ranks hold different experts
 };
 
 }  // namespace
@@ -365,13 +365,13 @@ GptKit expert_parallel(GptKit kit, Mesh& mesh, const std::vector<std::string>& a
 namespace {
 
 // lesson: balance-by-bias
-/// Adds `rate` if an expert had fewer copies than the mean; subtracts it if it had more.
+/// Adds `rate` to the bias of an expert below the mean load; subtracts it above the mean.
 void move_bias(const Tensor& bias, const Counts& load, double rate, SourceLine at) {
     const auto experts = static_cast<std::int64_t>(load.size());
     HostTensor steps({experts}, bias.dtype());
     for (std::int64_t e = 0; e < experts; ++e) {
         const std::int64_t own = experts * load[static_cast<std::size_t>(e)];
-        const std::int64_t mean = total(load);  // both are times `experts`: integers
+        const std::int64_t mean = total(load);  // both times `experts`: integers
         steps.set(e, own < mean ? rate : own > mean ? -rate : 0);
     }
     Device& device = *bias.device();

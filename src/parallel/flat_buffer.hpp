@@ -22,7 +22,7 @@ Tensor make_flat(Device& device, const std::vector<Parameter*>& parameters,
 Tensor own_range(const Tensor& flat, const Communicator& line);
 
 /// Returns this rank's shard of the parameter along the line, with the same name, and the
-/// same placements along other lines. `values` and `gradients` are those of the part.
+/// same placements along other lines. `values` and `gradients` have the part's elements.
 std::unique_ptr<Parameter> make_shard(const Parameter& parameter, const Part& part,
                                       const Tensor& values, const Tensor& gradients,
                                       const Communicator& line);

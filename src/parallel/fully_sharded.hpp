@@ -21,8 +21,8 @@ struct FullyShardedOptions {
     /// The type in which gradients are summed and kept in shards; by default the
     /// gradients' own type. Use f32 for bf16 gradients of many ranks.
     std::optional<DType> reduce_in{};
-    /// Keeps the shards, and the optimizer made of them, on the host. For each use, the
-    /// shards' values are copied to the device one layer before they are gathered.
+    /// Keeps the shards on the host, and with them the optimizer and its state. Values
+    /// are copied to the device one layer before they are gathered.
     bool on_host = false;
 };
 
@@ -54,9 +54,9 @@ struct FullyShardedOptions {
 /// its unit is gathered only once for backward.
 ///
 /// `line` need not contain all replicas. Hybrid sharding (2304.11277, section 3.2.2)
-/// shards along the line inside a node. Then the model is also declared partial along the
-/// line between nodes, and the shards' gradients are summed along that line at the end of
-/// the step. A parameter that is a tensor-parallel shard is sharded once more.
+/// shards along the line inside a node. For this, declare the model partial along the
+/// line between nodes, too: the shards' gradients are summed along that line at the end
+/// of the step. A parameter that is a tensor-parallel shard is sharded once more.
 ///
 /// Differs: in the paper all parameters outside blocks are one unit (the root), and its
 /// values stay after forward. Each rank must use each unit the same number of times.
@@ -86,7 +86,7 @@ class FullySharded : public GradientSync {
         ShardedUnit sharded;
         /// Parameters whose gradients are complete in this pass.
         std::vector<const Parameter*> passed{};
-        bool has_terms = false;  ///< the shards hold terms of the step
+        bool has_terms = false;  ///< the shards' gradients have terms of the step
     };
 
   private:

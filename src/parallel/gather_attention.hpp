@@ -4,14 +4,14 @@
 
 namespace lockstep {
 
-/// Attention of this rank's queries to all keys and values. An all-gather collects these,
-/// only for the time of the computation (Grattafiori et al. 2024, Llama 3, 2407.21783,
-/// section 3.3.2). This is worthwhile if grouped queries make keys and values small.
+/// Attention of this rank's queries to all keys and values. An all-gather collects the
+/// keys and values, which are released after use (Grattafiori et al. 2024, Llama 3,
+/// 2407.21783, section 3.3.2). Worthwhile if grouped queries make keys and values small.
 ///
 /// With e = (s/N) b g width, each rank sends 2(N-1) e elements in N-1 messages forward.
-/// Backward sends twice that: it gathers again, and reduce-scatters the gradients. While
-/// it computes, a rank holds all keys and values (2 N e elements), in backward also their
-/// gradients. The messages are fully exposed. Saves x, y and log_sum_exp.
+/// Backward sends twice as many elements: it gathers again and reduce-scatters gradients.
+/// While it computes, a rank holds all keys and values (2 N e elements); in backward it
+/// also holds their gradients. All messages are exposed. Saves x, y and log_sum_exp.
 class GatherAttention : public ContextAttention {
   public:
     using ContextAttention::ContextAttention;

@@ -12,22 +12,22 @@ namespace lockstep {
 /// sums. A rank without rows calls join_step (uneven_inputs.hpp), which takes part with
 /// empty tensors.
 ///
-/// With w columns, there are three all-reduces. The two in forward have w sums and the
-/// number of rows, then w squared distances from the mean. The one in backward has 2 w
-/// sums for dx; it is left out if dx is not needed. Each of n ranks sends 2(n-1)/n
-/// (4 w + 1) numbers (f32 if the model is bf16) in 6(n-1) messages, one after another.
-/// All messages are exposed: forward and backward wait for them. infer() sends nothing.
+/// With w columns, there are three all-reduces. Forward runs two: one for w sums and the
+/// number of rows, one for w sums of squared distances from the mean. Backward runs one
+/// for 2 w sums, if dx is needed. Each of n ranks sends 2(n-1)/n (4 w + 1) numbers (f32
+/// if the model is bf16) in 6(n-1) messages, one after another. All messages are exposed:
+/// forward and backward wait for them. infer() sends nothing.
 ///
 /// The gradients of weight and bias are this rank's terms of a sum, as for all parameters
 /// in data parallelism. Running statistics are the same on all ranks, bit for bit. The
 /// loss must be that of the whole batch: use the weights B_i / B.
 ///
 /// Differs: PyTorch gathers each rank's mean, rstd and number of rows, and every rank
-/// combines them. Each rank sends (n-1) (2 w + 1) numbers in n - 1 messages, one after
-/// another. Here sums travel twice around the ring, but the numbers per rank do not grow
-/// with n. If there is only one rank, throws UsageError for fewer than two rows, like
-/// BatchNorm. Several ranks may have one row together, as in PyTorch, although its
-/// variance is 0.
+/// combines them. There each rank sends (n-1) (2 w + 1) numbers in n - 1 messages, one
+/// after another. Here sums travel twice around the ring, but the numbers per rank do not
+/// grow with n. If there is only one rank, throws UsageError for fewer than two rows,
+/// like BatchNorm. With several ranks, one row in all is allowed, as in PyTorch, although
+/// its variance is 0.
 class GlobalBatchNorm : public BatchNorm {
   public:
     /// The line must outlive the module. All ranks of the line must run forward and

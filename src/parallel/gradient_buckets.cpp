@@ -88,7 +88,7 @@ void GradientBuckets::ready(Parameter& parameter) {
 void GradientBuckets::before_use(Parameter& parameter, Use use) {
     if (go_ != BucketsGo::each_pass || !adds_gradient(use)) return;
     if (!has_arrived(parameter)) return;
-    start_rest();  // the previous pass is over; some gradients never came
+    start_rest();  // the previous pass ended without some gradients
     count_from_none();
 }
 

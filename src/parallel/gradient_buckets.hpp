@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// The sizes of buckets. A bucket ends before it would exceed its bytes, and before a
-/// parameter of another type. It has at least one parameter.
+/// The sizes of buckets. A bucket ends before it would exceed its limit in bytes, and
+/// before a parameter of another type. It has at least one parameter.
 struct BucketSizes {
     std::int64_t bytes = std::int64_t{25} << 20;
     /// The first bucket's limit. It is small, so that this bucket is full early.
@@ -38,24 +38,24 @@ class GradientBuckets : public GradientSync {
     void begin() override;
 
   protected:
-    /// Fills buckets with the parameters in reverse order, as backward reaches them.
-    /// `shared_by` is the line that shards buckets, if any; then all parameters of a
-    /// bucket are replicated along the same other lines (placed_alike).
+    /// Fills buckets with the parameters in reverse order, as backward reaches them. If
+    /// buckets are sharded, `shared_by` is the line that shards them; all parameters of a
+    /// bucket then have copies along the same other lines (placed_alike).
     GradientBuckets(std::vector<Parameter*> parameters, const BucketSizes& sizes,
                     BucketsGo go = BucketsGo::each_step,
                     const Communicator* shared_by = nullptr);
 
-    /// Fills the buckets again, in that order. Call it only between steps.
+    /// Fills the buckets again, in the given order. Call it only between steps.
     void fill(const std::vector<Parameter*>& order);
     /// Called when the parameter's gradient of the step is complete. Starts the buckets
     /// that are now full. Throws UsageError for a second call in a step.
     void ready(Parameter& parameter) override;
-    /// Does the same for each pass, if buckets are sent in each pass. If a use adds to
-    /// an arrived gradient, a new pass begins: before_use starts the remaining buckets.
+    /// Like ready(), for BucketsGo::each_pass. A use that adds to an arrived gradient
+    /// begins a new pass; before_use() then starts the remaining buckets.
     void passed(Parameter& parameter) override;
     void before_use(Parameter& parameter, Use use) override;
-    /// Starts the first `count` buckets, except those already started. They need not be
-    /// full: a gradient without any terms is zero.
+    /// Starts the first `count` buckets, except buckets that are started already. They
+    /// need not be full: a gradient without any terms is zero.
     void start_first(std::size_t count);
     void start_rest() { start_first(buckets_.size()); }
     /// Parameters whose gradients arrived in this step, or pass, in order of arrival.

@@ -18,7 +18,7 @@ const Placement* find(const Parameter& parameter, const Communicator& line) {
     return nullptr;
 }
 
-/// Returns what a placement says about the ranks of its line.
+/// Returns what a placement means for the ranks of its line, in words.
 const char* text_of(Placement::Kind kind) {
     switch (kind) {
         case Placement::Kind::sharded:
@@ -86,8 +86,8 @@ std::vector<std::string> axes_of_copies(const Mesh& mesh, const Parameter& param
     return copies;
 }
 
-/// Throws if ranks along those axes hold copies for another reason. Each of these ranks
-/// then already gets the whole gradient, and a sum would count it once more.
+/// Throws if ranks along these axes hold copies for another reason. Each of these ranks
+/// then already gets the whole gradient, and a sum would count it several times.
 void require_alike_once(const Mesh& mesh, const Parameter& parameter,
                         const std::vector<std::string>& axes,
                         const std::vector<Communicator*>& lines, SourceLine at) {

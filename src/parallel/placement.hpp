@@ -14,24 +14,24 @@ namespace lockstep {
 /// Declares that all ranks of `line` hold copies of these parameters, and must update
 /// them in the same way. Each rank of the line calls this; a second call has no effect.
 /// The line must outlive the parameters. Costs nothing; see declare_replicas. Throws
-/// UsageError if another kind was declared for the same line.
+/// UsageError if a parameter was declared with another kind along this line.
 void replicate_over(Communicator& line, const std::vector<Parameter*>& parameters,
                     Placement::Kind kind, SourceLine at = SourceLine::here());
 /// Declares copies of all parameters of a model. The replicas have different
 /// micro-batches or tokens, so each rank's gradients are terms of the batch's gradients.
 void declare_replicas_of(Communicator& replicas, Module& model,
                          SourceLine at = SourceLine::here());
-/// Declares copies on the ranks along all those axes. A parameter that all these ranks
-/// hold gets one group with all of them. A parameter that is sharded along some of the
-/// axes gets a line along each of the other axes.
+/// Declares copies on the ranks along all these axes. If all these ranks hold a
+/// parameter, it is declared on one group of all of them. A parameter that is sharded
+/// along some of the axes is declared on a line along each of the other axes.
 ///
 ///     declare_replicas_of(mesh, {"dp", "ep"}, *gpt);
 ///
 /// This makes an expert's gradient the sum over the line of "dp", and every other
 /// gradient the sum over the plane of "dp" and "ep". Throws UsageError if a parameter is
-/// sharded along something that is neither a line nor a plane of the mesh. Also throws it
-/// if ranks along one of the axes hold copies for another reason, as all ranks of a
-/// tensor group do.
+/// sharded along something that is neither a line nor a plane of the mesh. Also throws if
+/// ranks along one of the axes hold copies for another reason, as all ranks of a tensor
+/// group do.
 void declare_replicas_of(Mesh& mesh, const std::vector<std::string>& axes, Module& model,
                          SourceLine at = SourceLine::here());
 
@@ -50,19 +50,19 @@ void complete_gradients(const std::vector<Parameter*>& parameters,
                         SourceLine at = SourceLine::here());
 
 /// Returns the parameters in groups. All parameters of a group have copies along the same
-/// lines, apart from `except`. So a rank with a copy of one parameter has copies of its
-/// whole group, whatever other parameters the rank has. Tied tables at both ends of a
-/// pipeline need this.
+/// lines, apart from `except`. So a rank that has a copy of one parameter has copies of
+/// all parameters in that group, but perhaps not of other groups. Tied tables at both
+/// ends of a pipeline need this.
 std::vector<std::vector<Parameter*>> placed_alike(
     const std::vector<Parameter*>& parameters, const Communicator& except);
 
 /// Throws a UsageError that begins with `who` unless all parameters are partial along the
-/// line. Strategies that reduce over the line need this, and norms need it, too.
+/// line. Strategies that reduce over the line, and gradient norms, rely on this.
 void require_partial(const char* who, const Communicator& line,
                      const std::vector<Parameter*>& parameters);
 
 /// Throws a UsageError that begins with `who` if sharding along the line gives this rank
-/// no shard. Also throws it if shards on the host have terms along another line, because
+/// no shard. Also throws if shards on the host have terms along another line, because
 /// such terms are summed on devices only.
 void require_shards(const char* who, const Communicator& line,
                     const std::vector<Parameter*>& shards, bool on_host);

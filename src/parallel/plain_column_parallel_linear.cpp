@@ -10,7 +10,7 @@ namespace lockstep {
 
 namespace {
 
-/// Returns this rank's rows of a whole, (out, in) or (out).
+/// Returns this rank's rows of a whole weight (out, in) or bias (out).
 Part rows_of_rank(const ParameterInit& init, const TensorParallel& tp,
                   const Shape& whole) {
     const std::int64_t count = tp.share(init.name, "columns", whole[0]);

@@ -8,8 +8,8 @@
 namespace lockstep {
 
 /// ZeRO stage 1 in its plainest form (Rajbhandari et al. 2019, 1910.02054, section 5.1).
-/// Zero1 (zero_1.hpp) gives the same values. It sends while backward and the optimizer
-/// run, and has options.
+/// Zero1 (zero_1.hpp) gives the same values, but sends messages while backward and the
+/// optimizer run, and has options.
 ///
 ///     PlainZero1 sync(device, replicas, model.parameters());
 ///     AdamW optimizer(sync.shards());
@@ -17,9 +17,9 @@ namespace lockstep {
 ///
 /// All values lie in one buffer, all gradients in another. Each of n replicas owns an
 /// equal range of both, and keeps the optimizer's state for that range only. After
-/// backward a reduce-scatter gives each replica the sums of its range. The replica
-/// updates its values, and an all-gather sends them to all replicas. A step sends
-/// 2(n-1)/n of the parameters' bytes.
+/// backward a reduce-scatter gives each replica the sums of its range. Each replica
+/// updates the values of its range, and an all-gather sends them to all replicas. A step
+/// sends 2(n-1)/n of the parameters' bytes.
 class PlainZero1 : public GradientSync {
   public:
     /// Throws UsageError if the parameters have several dtypes, are not known to be

@@ -121,9 +121,9 @@ void PowerSgd::exchange_factors() {
 }
 // lesson: end
 
-/// A zero column of P makes the same column of Q zero, and it would stay zero for ever.
-/// So adds random numbers to Q that are too small to change any other number. Their size
-/// does not matter, because P's columns get length 1.
+/// A zero column of P makes the same column of Q zero, and both would stay zero for ever.
+/// So revive() adds to Q random numbers that are too small to change any other number.
+/// Their size does not matter, because P's columns get length 1.
 void PowerSgd::revive(const Matrix& matrix) {
     constexpr double kTooSmallToSee = 1e-20;
     device_.random_normal(matrix.own_q, {options_.seed, name_of_q(*matrix.parameter)}, 0,

@@ -19,10 +19,10 @@ namespace lockstep {
 /// previous block's (being sent), and the arriving one.
 ///
 /// With e = (s/N) b g width, each rank sends 2(N-1) e elements in N-1 messages forward.
-/// Backward needs 2(N-1) e + 2N e elements in 2N-1 messages, because the gradients make
-/// one more hop, to the owner. (A single rank sends nothing.) Each rank computes the
-/// pairs that its queries see. If causal, in contiguous order rank r computes the pairs
-/// of r + 1/2 blocks; in zigzag order all ranks compute the same number of pairs.
+/// Backward needs 2(N-1) e + 2N e elements in 2N-1 messages, because gradients make one
+/// more hop, to the owner. (If N = 1, nothing is sent.) Each rank computes the pairs in
+/// which its queries see a key. With a causal mask and contiguous order, rank r computes
+/// the pairs of r + 1/2 blocks; in zigzag order all ranks compute equally many pairs.
 class RingAttention : public ContextAttention {
   public:
     using ContextAttention::ContextAttention;

@@ -67,7 +67,7 @@ void recursive_doubling_all_reduce(Device& device, Communicator& group,
     const int surplus = n - pairs;
     const Tensor arriving = device.empty(buffer.shape(), buffer.dtype());
 
-    // Fold: rank pairs + i sends its buffer to rank i and waits.
+    // Fold: rank `pairs` + i sends its buffer to rank i, then waits for the sum.
     if (me >= pairs) {
         group.send(buffer, me - pairs).wait();
         group.recv(buffer, me - pairs).wait();

@@ -18,17 +18,17 @@ namespace lockstep {
 /// communication. If a parameter's gradient is also partial along other lines, it is
 /// summed along these lines at the end, in its own type.
 ///
-/// Rounding error: the cast rounds rank i's term t of an element. On the way around the
-/// ring, each of the n-1 additions rounds its result. Each rounding multiplies by 1 + d
+/// Rounding error: the cast rounds rank i's term t of an element. Around the ring, each
+/// of the n-1 additions rounds its result. Each rounding multiplies the number by 1 + d
 /// with |d| <= u = 2^-8, half of bf16's epsilon. A term is rounded at most n times:
 ///
 ///     |result - sum of t| <= ((1 + u)^n - 1) * sum of |t|
 ///
 /// This holds if no number leaves bf16's range, which is f32's (Higham 2002, Accuracy and
 /// Stability of Numerical Algorithms, section 4.2). The bound is about n u times the sum
-/// if all terms have the same sign. The ring decides the order of the additions; each
-/// chunk of the buffer has another order. A term may vanish if it is added to a number
-/// more than 1/u times as large. All ranks get the same bits.
+/// if all terms have the same sign. The ring decides the order of the additions, which
+/// differs from chunk to chunk of the buffer. A term may vanish if it is added to a
+/// number more than 1/u times as large. All ranks get the same bits.
 class RoundedAllReduce : public GradientBuckets {
   public:
     /// Throws UsageError if the parameters are not known to be partial along `replicas`,

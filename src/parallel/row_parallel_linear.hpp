@@ -15,9 +15,9 @@ namespace lockstep {
 ///
 /// The bias is added once, to the sum; every rank holds the bias. Forward sends g's
 /// all-reduce; backward sends nothing. With sequence parallelism forward sends a
-/// reduce-scatter and backward an all-gather. x (…, in/t) gives y (…, out). Saves x, and
-/// between the two halves of backward also dy, both whole and as passed in. Initial
-/// values are those of a Linear of the same name.
+/// reduce-scatter and backward an all-gather. x (…, in/t) gives y (…, out). Saves x.
+/// Between the two halves of backward, also saves the whole dy and, for the bias, dy as
+/// passed in. Initial values are those of a Linear of the same name.
 class RowParallelLinear : public Module {
   public:
     /// Throws UsageError unless the ranks divide the columns of x.

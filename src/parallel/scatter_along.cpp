@@ -30,7 +30,7 @@ struct Cut {
     Shape part(int rank) const {
         return with_extent(whole, dimension, chunk_of(rank).count);
     }
-    /// Views a tensor as such a matrix. Its extent along the dimension may differ.
+    /// Views the whole tensor, or a part of it along `dimension`, as such a matrix.
     Tensor matrix(const Tensor& tensor) const {
         return tensor.reshaped({rows, tensor.shape()[dimension] * inner});
     }

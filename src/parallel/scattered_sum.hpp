@@ -45,19 +45,19 @@ class ScatteredSum {
 
     Device* device_ = nullptr;
     std::vector<SummedShare> shares_;
-    std::vector<Tensor> arriving_;  ///< on the device; the shares themselves if possible
+    std::vector<Tensor> arriving_;  ///< on the device: shares if possible, else buffers
     bool adds_ = false;
     std::optional<Work> sums_;
     std::vector<Copy> copies_;
 };
 
 /// Sums that follow one another during backward. Before a sum starts, the previous sum is
-/// finished, and the sum before that has arrived on the host. So beside the gradients
+/// finished, and the sum before the previous one is on the host. So beside the gradients
 /// that backward fills, the device holds the whole gradients of one sum, and the shares
 /// of two sums that are being copied to the host. The sums must outlive this object.
 class SumsInTurn {
   public:
-    /// Makes room for `next`, which is started after this call.
+    /// Call this before `next` is started: it finishes earlier sums, as described above.
     void before(ScatteredSum& next, SourceLine at = SourceLine::here());
     /// After this call the program never waits for copies to the host. Each sum keeps its
     /// copies until it is settled.

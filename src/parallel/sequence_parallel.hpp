@@ -5,10 +5,10 @@
 namespace lockstep {
 
 /// Megatron's sequence parallelism. Outside regions, tensor parallelism keeps the same
-/// activations on every rank. Here each rank keeps only s/t of the sequence, because
-/// norms, sums and dropout work token by token. An all-reduce is a reduce-scatter and an
-/// all-gather. Here leaving a region runs the reduce-scatter, and entering the next
-/// region runs the all-gather (Korthikanti et al. 2022, 2205.05198, section 4.2.2):
+/// activations on every rank. Here each rank keeps only s/t tokens, which is enough for
+/// norms, sums and dropout: they work token by token. An all-reduce is a reduce-scatter
+/// and an all-gather. Here a region ends with the reduce-scatter, and the next region
+/// begins with the all-gather (Korthikanti et al. 2022, 2205.05198, section 4.2.2):
 ///
 ///     enter   forward: all-gather       backward: reduce-scatter
 ///     leave   forward: reduce-scatter   backward: all-gather

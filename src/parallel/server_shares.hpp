@@ -60,7 +60,7 @@ class ServerShares {
     int rank_;
     Tensor values_;
     Tensor gradients_;
-    /// Each server's range of the whole buffers; by bucket, by rank.
+    /// ranges_[bucket][rank] is the range of the whole buffers that this rank serves.
     std::vector<std::vector<Chunk>> ranges_;
     /// The beginning of each bucket's part, if the rank keeps only its own parts.
     std::vector<std::int64_t> own_begin_;

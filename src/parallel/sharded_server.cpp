@@ -88,8 +88,8 @@ int ShardedServer::rounds() const {
     return static_cast<int>(std::max(workers_.size(), servers_.size()));
 }
 
-/// In round r worker i and server i - r, modulo the number of rounds, are partners, if
-/// the server has part of the bucket.
+/// In round r, worker i and server (i - r) mod rounds() exchange messages, if the server
+/// has a part of the bucket.
 ShardedServer::Partners ShardedServer::partners(std::size_t bucket, int round) const {
     const auto other_at = [this](const std::vector<int>& ranks, int place) {
         const auto wrapped = static_cast<std::size_t>((place + rounds()) % rounds());

@@ -27,7 +27,7 @@ struct ServerPlan {
 /// Several synchronous parameter servers; each has a part of the parameters (Li et al.
 /// 2014, Scaling Distributed Machine Learning with the Parameter Server, OSDI,
 /// section 4.3). A worker pushes each gradient to the parameter's server. A server sums
-/// the gradients of all workers and steps; then all workers pull the new values.
+/// the gradients of all workers and updates its part; then all workers pull new values.
 ///
 ///     ShardedServer sync(device, group, model.parameters(), {.servers = {0, 1}});
 ///     AdamW optimizer(sync.shards());
@@ -41,18 +41,18 @@ struct ServerPlan {
 /// each worker serves one range, each rank sends and receives 2 (n-1)/n S in 2(n-1)
 /// messages: this is a reduce-scatter and an all-gather, written by hand. If servers are
 /// extra machines, the busiest link may carry less than in an all-reduce: n/k S instead
-/// of 2 (n-1)/n S. Jiang et al. 2020 (BytePS, OSDI, section 3) use idle machines for
-/// this. Messages are sent in rounds. In a round each worker has at most one server, and
-/// each server has at most one worker. So a push needs max(n, k) messages of S/k, one
+/// of 2 (n-1)/n S. Jiang et al. 2020 (BytePS, OSDI, section 3) use idle machines as
+/// servers. Messages are sent in rounds. In a round each worker has at most one server,
+/// and each server has at most one worker. So a push needs max(n, k) messages of S/k, one
 /// after another, and so does a pull.
 ///
 /// Pushes have one communicator and pulls another, so that an unanswered pull does not
-/// block a push. All ranks use the two in the same order, as NCCL requires. If no server
-/// is a worker, a bucket's pull comes after the next bucket's push, so that values travel
-/// while backward runs; otherwise all pulls come after all pushes. Values become views of
-/// one buffer, gradients of another. A server that is not a worker keeps only its part of
-/// these buffers. A server holds the arriving gradients (the other ranks' terms of its
-/// part) until they are added.
+/// block a push. All ranks use the two communicators in the same order, as NCCL requires.
+/// If no server is a worker, a bucket's pull comes after the next bucket's push, so that
+/// values travel while backward runs; otherwise all pulls come after all pushes. Values
+/// become views of one buffer, gradients of another. A server that is not a worker keeps
+/// only its part of these buffers. A server holds the arriving gradients (the other
+/// ranks' terms of its part) until they are added.
 class ShardedServer : public GradientBuckets {
   public:
     /// Each rank of the group calls this with the same plan. Throws UsageError if the
@@ -67,7 +67,7 @@ class ShardedServer : public GradientBuckets {
 
     void begin() override;
     void finish() override;
-    /// Throws UsageError if the optimizer has other parameters than the served ones.
+    /// Throws UsageError if the optimizer has other parameters than shards().
     void update(Optimizer& optimizer) override;
     const char* unsaved() const override { return "the state that its servers have"; }
     /// Runs one step of a server that is not a worker.
@@ -86,8 +86,8 @@ class ShardedServer : public GradientBuckets {
     void pull(std::size_t bucket);
     void wait_for_pulls();
 
-    /// The ranks that this rank exchanges messages with in a round: a worker has a
-    /// server, a server has a worker.
+    /// The ranks with which this rank exchanges messages in a round: a server if this
+    /// rank is a worker, a worker if this rank is a server.
     struct Partners {
         std::optional<int> server{};
         std::optional<int> worker{};

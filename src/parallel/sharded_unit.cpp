@@ -18,8 +18,8 @@ ShardedUnit::ShardedUnit(Device& device, Communicator& line,
       dtype_(parameters_.front()->dtype()) {
     for (const Parameter* parameter : parameters_)
         require(parameter->dtype() == dtype_,
-                "{} and {} are {} and {}; all parameters of a sharded unit must have the "
-                "same type",
+                "{} and {} have the types {} and {}; all parameters of a sharded unit "
+                "must have the same type",
                 parameters_.front()->name(), parameter->name(), name_of(dtype_),
                 name_of(parameter->dtype()));
     cut(options);
@@ -143,7 +143,7 @@ void ShardedUnit::drop() {
     is_whole_ = false;
 }
 
-// Each rank's shares of all pieces lie one after another: (n, all shares).
+// A packed message is (n, all shares): each rank's shares of all pieces lie in one row.
 
 void ShardedUnit::unpack() {
     const MemoryScope scope(device_, MemoryCategory::parameters);

@@ -22,11 +22,11 @@ namespace {
 struct Worker {
     Communicator* pair = nullptr;
     Tensor arriving{};
-    std::int64_t clock = 0;   ///< gradients that came from it
+    std::int64_t clock = 0;   ///< number of its gradients that have arrived
     bool came = false;        ///< its last gradient is not applied yet
     bool waits = false;       ///< its last gradient is not answered yet
     std::int64_t behind = 0;  ///< how many clocks old its values are
-    std::int64_t taken = 0;   ///< gradients that its values contain
+    std::int64_t taken = 0;   ///< number of gradients in its values
 };
 
 }  // namespace

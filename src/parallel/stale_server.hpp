@@ -11,19 +11,19 @@ namespace lockstep {
 
 /// A gradient that an asynchronous server has applied.
 struct StaleUpdate {
-    int worker = 0;          ///< the index of its pair
+    int worker = 0;          ///< the index of the worker's pair
     std::int64_t clock = 0;  ///< the number of the worker's gradient, from 0
     /// The age, in clocks, of the values with which this gradient was computed. These
-    /// values contain all workers' gradients before clock - staleness.
+    /// values contain each worker's gradients with numbers below clock - staleness.
     std::int64_t staleness = 0;
     /// The number of other workers' gradients that were applied after the worker got its
     /// values and before the step with this gradient.
     std::int64_t missed = 0;
 };
 
-/// Returns a communicator of the server and each other rank, in rank order; the server is
-/// rank 0 in each. On a worker, only its own communicator is set; the others are null.
-/// Every rank of the group calls this.
+/// Returns, for each worker in rank order, a communicator of the server (rank 0) and this
+/// worker (rank 1). On a worker, the communicators of other workers are null. Every rank
+/// of the group calls this.
 std::vector<std::unique_ptr<Communicator>> pairs_with_server(Communicator& group,
                                                              int server = 0);
 
@@ -39,14 +39,15 @@ std::vector<std::unique_ptr<Communicator>> pairs_with_server(Communicator& group
 ///
 /// To answer a worker, the server sums the gradients that came since the last answer, in
 /// rank order, and runs one step of the optimizer; no worker reads values in between.
-/// Workers are ServedWorkers, each over its own pair: S bytes up and S bytes down for
-/// each gradient. The server holds one gradient of each worker (n S bytes), and its own.
+/// Each worker is a ServedWorker of its pair: it sends S bytes and receives S bytes for
+/// each gradient. The server holds one gradient of each worker (n S bytes), and the sum.
 ///
 /// Runs until each worker has sent `steps` gradients. Returns these gradients in the
-/// order of their application. On virtual devices, virtual time decides which worker
-/// comes first, the same in every run. On GPUs events decide, and runs differ. There each
-/// pair's receive is an NCCL kernel that waits on the server's GPU: many workers leave
-/// less of it to the optimizer. Throws UsageError if the optimizer has other parameters.
+/// order of their application. On virtual devices, virtual time decides which gradient
+/// arrives first, so the order is the same in every run. On GPUs, runs differ. There the
+/// receive of each pair is an NCCL kernel that occupies a part of the server's GPU while
+/// it waits; with many workers, the optimizer gets less of the GPU. Throws UsageError if
+/// the optimizer has other parameters than `parameters`.
 std::vector<StaleUpdate> serve_stale(
     Device& device, const std::vector<std::unique_ptr<Communicator>>& pairs,
     const std::vector<Parameter*>& parameters, Optimizer& optimizer, std::int64_t steps,

@@ -17,9 +17,9 @@ namespace lockstep {
 ///     f   forward: nothing      backward: all-reduce
 ///     g   forward: all-reduce   backward: nothing
 ///
-/// Backward of f sums, because all ranks read the whole x. Forward of g sums, because
-/// each rank has only its terms of the sum y. With t ranks, each rank sends 2(t-1)/t of
-/// the tensor's bytes for f, and the same for g.
+/// In backward, f sums the ranks' gradients, because all ranks read the whole x. In
+/// forward, g sums the ranks' terms of y. With t ranks, each rank sends 2(t-1)/t of the
+/// tensor's bytes for f, and the same for g.
 ///
 /// The device and the group must outlive this object, and this object must outlive its
 /// layers.

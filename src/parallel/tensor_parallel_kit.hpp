@@ -19,10 +19,10 @@ namespace lockstep {
 /// Making a layer throws UsageError if the ranks do not divide its heads or columns.
 GptKit tensor_parallel(GptKit kit, TensorParallel& tp);
 
-/// Wraps that kit for more ranks than heads of keys and values. Several ranks then have
-/// the same head of keys and values, each with its own heads of queries. So there are t/g
-/// copies of each such head and of its cache. Only for models that infer: gradients of
-/// copies are not summed, so backward throws.
+/// Wraps a kit for tensor groups with more ranks than heads of keys and values. Several
+/// ranks then have the same head of keys and values, each with its own heads of queries.
+/// So there are t/g copies of each such head and of its cache. Only for models that
+/// infer: gradients of copies are not summed, so backward throws.
 GptKit copy_key_heads(GptKit kit, TensorParallel& tp);
 
 }  // namespace lockstep

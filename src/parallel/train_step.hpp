@@ -49,7 +49,7 @@ class GradientSync {
 
   protected:
     /// Throws a UsageError that begins with `who` unless the optimizer has exactly the
-    /// shards. A CombinedSync checks this for its strategies; their own calls do nothing.
+    /// shards. Does nothing in a strategy of a CombinedSync, which checks this itself.
     void require_shards_of(const char* who, const Optimizer& optimizer) const;
 
   private:
@@ -99,9 +99,9 @@ class CombinedSync : public GradientSync {
     std::vector<std::unique_ptr<GradientSync>> syncs_;
 };
 
-/// Runs one step of training: all micro-batches, then one update. Over all ranks, the
-/// weights of the micro-batches must make the mean that you want. Returns the loss of
-/// this rank's micro-batches, (1). Sum these losses over all ranks with different
+/// Runs one step of training: all micro-batches, then one update. With their weights, the
+/// losses of all ranks' micro-batches must add up to the mean that you want. Returns the
+/// loss of this rank's micro-batches, (1). Sum these losses over all ranks with different
 /// micro-batches to get the batch's loss. Gradients stay as the strategy leaves them.
 Tensor train_step(Device& device, Module& model, const Loss& loss,
                   std::span<const MicroBatch> micro_batches, GradientSync& sync,

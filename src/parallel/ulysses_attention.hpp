@@ -12,9 +12,9 @@ namespace lockstep {
 /// all-to-all gives each rank its own tokens back, with all heads (Jacobs et al. 2023,
 /// DeepSpeed-Ulysses, 2309.14509, section 3).
 ///
-/// Each rank sends (2 a + 2 g) (s/N) b width (N-1)/N elements in 2 (N-1) messages
-/// forward, and the same backward. If a = g, this is 4 (s/N) b h (N-1)/N each. Computes
-/// and saves the same as FlashAttention with all tokens and a/N heads.
+/// Each rank sends (2 a + 2 g) (s/N) b width (N-1)/N elements in 2 (N-1) messages in
+/// forward, and as many in backward. If a = g, each pass sends 4 (s/N) b h (N-1)/N
+/// elements. Computes and saves the same as FlashAttention with all tokens and a/N heads.
 ///
 /// Differs: queries, keys and values are sent in one all-to-all; the paper has three,
 /// with the same bytes in more messages.
@@ -29,13 +29,13 @@ class UlyssesAttention : public ContextAttention {
     Tensor do_forward(const Tensor& x, Saved& saved) override;
     Tensor do_backward_input(const Tensor& dy, Saved& saved) override;
 
-    /// For each of several tensors side by side: its number of columns over all heads.
+    /// The number of columns, over all heads, of each of several tensors side by side.
     using Parts = std::vector<std::int64_t>;
     Parts parts_of_x(std::int64_t width) const;
     Parts parts_of_y(std::int64_t width) const;
 
-    /// to_heads turns own tokens of all heads, (s/N, b, columns), into all tokens of own
-    /// heads, (s, b, columns/N); to_tokens turns them back.
+    /// to_heads makes (s, b, columns/N), all tokens of this rank's heads, from (s/N, b,
+    /// columns), this rank's tokens of all heads; to_tokens does the opposite.
     Tensor to_heads(const Tensor& own_tokens, const Parts& parts) const;
     Tensor to_tokens(const Tensor& own_heads, const Parts& parts) const;
 

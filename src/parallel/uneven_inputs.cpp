@@ -10,7 +10,7 @@ namespace lockstep {
 std::int64_t rows_of_all(Device& device, Communicator& replicas, std::int64_t mine,
                          SourceLine at) {
     require(device.has_numbers(), at,
-            "rows_of_all: a run of shapes only has no numbers to add up");
+            "rows_of_all: a run that computes only shapes has no numbers to add up");
     const Tensor rows = device.zeros({1}, DType::f64, at);
     device.fill(rows, static_cast<double>(mine), at);
     replicas.all_reduce(rows, Reduction::sum, at).wait(at);

@@ -30,9 +30,9 @@ std::int64_t rows_of_all(Device& device, Communicator& replicas, std::int64_t mi
                          SourceLine at = SourceLine::here());
 
 /// Runs a step of a rank without rows: its terms of the gradients are zeros. The rank
-/// takes part in the strategy's messages, and its optimizer steps as on all ranks.
+/// takes part in the strategy's messages, and runs its optimizer, like all ranks.
 ///
-/// If the model sends messages in forward or backward, as GlobalBatchNorm does, give an
+/// If the model sends messages in forward or backward, as GlobalBatchNorm does, pass an
 /// input of 0 rows. This input runs forward and backward, like a micro-batch on the other
 /// ranks. (PyTorch's Join does not support such models.)
 void join_step(Device& device, Module& model, GradientSync& sync, Optimizer& optimizer,

@@ -23,7 +23,7 @@ VocabularyShard shard_of_columns(const TensorParallel& tp, const Tensor& logits,
     const int ranks = tp.size();
     require(vocabulary > 0 && columns == (vocabulary + ranks - 1) / ranks, at,
             "vocabulary_parallel_cross_entropy: {} columns of logits on each of {} ranks "
-            "for a vocabulary of {}; {} are expected",
+            "do not fit a vocabulary of {}; {} are expected",
             columns, ranks, vocabulary, (vocabulary + ranks - 1) / ranks);
     return {tp.rank() * columns, vocabulary};
 }

@@ -12,8 +12,8 @@ namespace lockstep {
 /// rows are padding.
 ///
 /// ids (s, b), i32, give y (s, b, width); with sequence parallelism they give this rank's
-/// part of y. Saves the ids; between the two halves of backward also dy. Initial values
-/// are those of an Embedding of the same name.
+/// part of y. Saves the ids. Between the two halves of backward, also saves dy. Initial
+/// values are those of an Embedding of the same name.
 class VocabularyParallelEmbedding : public Module {
   public:
     VocabularyParallelEmbedding(const ParameterInit& init, TensorParallel& tp,
@@ -37,10 +37,10 @@ class VocabularyParallelEmbedding : public Module {
 
 /// cross_entropy_loss of logits with sharded columns. `logits` (…, V/t) are this rank's
 /// columns, padded if t does not divide V. `targets` (…), i32, are the same on all ranks.
-/// No rank ever holds a whole row. One all-reduce has each row's largest logit, another
-/// the sum of exponentials and the target's logit (section 3 of the paper). For N rows
-/// these are 6 N (t-1)/t numbers. Throws UsageError unless the ranks' columns together
-/// are the vocabulary.
+/// No rank ever holds a whole row. One all-reduce computes each row's largest logit;
+/// another computes the sum of exponentials and the target's logit (section 3 of the
+/// paper). For N rows each rank sends 6 N (t-1)/t numbers. Throws UsageError unless the
+/// ranks' columns together are the vocabulary.
 LossResult vocabulary_parallel_cross_entropy(TensorParallel& tp, const Tensor& logits,
                                              const Tensor& targets,
                                              std::int64_t vocabulary, double weight = 1,

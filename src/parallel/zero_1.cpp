@@ -124,7 +124,7 @@ void Zero1::update(Optimizer& optimizer) {
 // lesson: zero-1-update
 void Zero1::renew(Optimizer* optimizer) {
     for (std::size_t i = shared_.size(); i-- > 0;) {  // forward starts at the last bucket
-        wait_for_values(i);  // from the previous step, if no module read them
+        wait_for_values(i);  // if they still arrive from the previous step
         if (optimizer)
             for (const auto& shard : shared_[i].shards)
                 optimizer->step(*shard);

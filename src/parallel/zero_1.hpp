@@ -14,8 +14,8 @@ namespace lockstep {
 struct ZeroOptions {
     BucketSizes sizes{};
     /// Gives each rank the sums of all gradients, not only of its share. This sends 50 %
-    /// more bytes a step and has no use. Only for comparison; not allowed in other stages
-    /// or with another reduce_in.
+    /// more bytes a step, and serves only for comparison. Not allowed in other stages or
+    /// with another reduce_in.
     bool all_reduce = false;
     /// New values are gathered while the next step begins: a module waits for a bucket's
     /// values when it first reads one of them. Any other reader of values must call
@@ -38,8 +38,8 @@ struct ZeroOptions {
 ///
 /// A reduce-scatter sends gradients bucket by bucket while backward runs. An all-gather
 /// sends values bucket by bucket while the optimizer runs. Together they send 2(n-1)/n of
-/// the bytes, the same as data parallelism's all-reduce. With bf16 values and gradients,
-/// f32 masters and AdamW a device holds 4 + 12/n bytes per parameter.
+/// the parameters' bytes, the same as data parallelism's all-reduce. With bf16 values and
+/// gradients, f32 masters and AdamW a device holds 4 + 12/n bytes per parameter.
 ///
 /// Values and gradients become views of the buckets; absent tensors are made. A bucket is
 /// padded to a multiple of n elements, and each rank has an equal range of it. A range
@@ -47,8 +47,8 @@ struct ZeroOptions {
 /// element by element. Parameters with copies along other lines have their own buckets:
 /// the ranks that hold the copies then shard and sum them in the same way. Otherwise the
 /// copies of a tied table would drift apart by rounding. (Megatron-LM keeps tied
-/// embeddings in their own bucket for this.) So all placements must be declared before
-/// Zero1 is made.
+/// embeddings in their own bucket for this.) Because of these buckets, declare all
+/// placements before you make Zero1.
 class Zero1 : public GradientBuckets {
   public:
     /// Throws UsageError if the parameters are not known to be partial along `replicas`,
@@ -102,7 +102,7 @@ class Zero1 : public GradientBuckets {
     /// Sends this rank's new values of a bucket to the other ranks.
     void gather(Shared& bucket);
     void before_use(Parameter& parameter, Use use) override;
-    /// Updates the shards, if there is an optimizer, and sends their values to all.
+    /// Updates the shards, if there is an optimizer, and sends their values to all ranks.
     virtual void renew(Optimizer* optimizer);
 
   private:
@@ -117,7 +117,7 @@ class Zero1 : public GradientBuckets {
     std::vector<Shared> shared_;  ///< by bucket
     std::vector<Work> sums_;      ///< if gradients are all-reduced
     SumsInTurn in_turn_;
-    std::size_t places_ = 0;  ///< placements of all parameters at construction
+    std::size_t places_ = 0;  ///< number of all placements at construction
 };
 
 /// ZeRO stage 1 for a model whose parameters have replicas on different ranks. A

@@ -37,7 +37,7 @@ class Zero2 : public Zero1 {
     void before_use(Parameter& parameter, Use use) override;
     void make_gradients(std::size_t bucket);
 
-    std::vector<char> has_terms_;  ///< by bucket: the share has terms of this step
+    std::vector<char> has_terms_;  ///< by bucket: whether its share has terms of the step
 };
 
 }  // namespace lockstep

@@ -47,7 +47,7 @@ void ZeroOffload::send_values() {
 }
 
 // lesson: zero-offload
-/// While one bucket is updated, the previous one is copied back to the device. A delayed
+/// While a bucket is updated, the previous bucket is copied back to the device. A delayed
 /// update waits for copies only after all buckets are updated: the device is still in
 /// backward, and copies begin when it no longer reads the old values.
 void ZeroOffload::renew(Optimizer* optimizer) {
@@ -59,7 +59,7 @@ void ZeroOffload::renew(Optimizer* optimizer) {
         }
         copies.clear();
     };
-    for (std::size_t i = shared().size(); i-- > 0;) {  // forward begins with the last one
+    for (std::size_t i = shared().size(); i-- > 0;) {  // the last bucket is used first
         Shared& bucket = shared()[i];
         if (optimizer)
             for (const auto& shard : bucket.shards)
@@ -74,7 +74,7 @@ void ZeroOffload::renew(Optimizer* optimizer) {
 }
 // lesson: end
 
-/// Gives the shards this step's gradients; the next step's gradients replace old ones.
+/// Points the shards at this step's gradients; the next step writes to the other buffer.
 void ZeroOffload::turn_gradients() {
     for (std::size_t i = 0; i < shared().size(); ++i) {
         Shared& bucket = shared()[i];

@@ -7,7 +7,7 @@
 namespace lockstep {
 
 /// ZeRO-Offload: stage 2 with shards on the host. During backward, gradients are copied
-/// to the host as they are reduced. The optimizer is made of these shards; it runs on the
+/// to the host as they are reduced. The optimizer that updates these shards runs on the
 /// host and has its state there. New values are copied back to the device (Ren et al.
 /// 2021, 2101.06840, section 4).
 ///
@@ -22,11 +22,11 @@ namespace lockstep {
 /// update runs during the next step (section 5.2; one-step delayed parameter update).
 /// That step reads values without the newest gradient, so training gives other results.
 /// If the update is shorter than the step, only the copy of new values to the device is
-/// exposed, because values must not be overwritten before backward is done. The last
-/// step's gradient is never used. The first step, and the first step after a checkpoint
-/// was loaded, update nothing. After update() the shards' gradients are the batch's; clip
-/// them then. In backward the program does not wait for copies. So the device keeps all
-/// its shares until they are copied: 2/n more bytes per parameter.
+/// exposed, because values must not be overwritten before backward is done. The gradient
+/// of the last step is never used. The first step updates nothing, and neither does the
+/// first step after a checkpoint was loaded. After update() the shards' gradients are the
+/// batch's; clip them then. In backward the program does not wait for copies. So the
+/// device keeps all its shares until they are copied: 2/n more bytes per parameter.
 ///
 /// Differs: the paper starts to delay after a few dozen steps, which is more stable.
 /// Gradients of several micro-batches are summed on the host.

@@ -10,8 +10,8 @@ Schedule chimera_schedule(const PipelineShape& shape) {
     Schedule schedule = empty_two_ways("chimera", shape);
     Timetable timetable(schedule);
     const int p = shape.stages;
-    // In a unit of p micro-batches, half go down and half go up. Each way uses every
-    // second slot; because p is even, the other way uses the slots between.
+    // In a unit of p micro-batches, half go down and half go up. Each direction uses
+    // every second slot of a stage; because p is even, they never use the same slot.
     for (int first = 0; first < shape.micro_batches; first += p) {
         const int count = std::min(p, shape.micro_batches - first);
         const int down = (count + 1) / 2;

@@ -27,7 +27,7 @@ class DualWork {
         work_.push_back(
             {InstructionKind::backward, next_backward_[stream]++, chunks_[stream]});
     }
-    /// The first half; weight() does the second.
+    /// The first half of a backward; weight() adds the second half.
     void backward_input(int stream) {
         work_.push_back(
             {InstructionKind::backward_input, next_backward_[stream]++, chunks_[stream]});
@@ -54,8 +54,8 @@ class DualWork {
     std::vector<Instruction> work_;
 };
 
-/// Adds the whole order of a stage. `stage` counts from the end of the pipeline to its
-/// middle, which is stage `half` - 1. Each stream has `count` micro-batches.
+/// Adds all work of a stage, in order. `stage` is counted from an end of the pipeline (0)
+/// to its middle (`half` - 1). Each stream has `count` micro-batches.
 // lesson: dualpipe-schedule
 void fill(DualWork& work, int half, int stage, int count) {
     const int behind = half - 1 - stage;  // stages from here to the middle
@@ -84,7 +84,7 @@ void fill(DualWork& work, int half, int stage, int count) {
         work.backward(1);
         work.pair(1, 0);
     }
-    // The remaining backwards; the second part of them is in halves.
+    // More backwards: first `stage` + 1 whole ones, then `stage` + 1 first halves.
     for (int i = 0; i < 2 * (stage + 1); ++i) {
         const int stream = i % 2 == 0 ? 1 : 0;
         if (i <= stage)

@@ -88,7 +88,7 @@ std::unique_ptr<TensorParallel> tensor_on(Device& device, Mesh& mesh, bool seque
     return std::make_unique<TensorParallel>(device, mesh["tp"]);
 }
 
-/// Returns whether parameters are allocated at once; ZeRO allocates parameters itself.
+/// Returns whether modules allocate their parameters; ZeRO allocates them itself.
 bool allocates(const MeshOptions& options) {
     return options.sync || options.zero == 0;
 }
@@ -152,7 +152,7 @@ GptOnMesh::GptOnMesh(Rank& rank, const MeshPlan& plan, DType dtype, std::uint64_
 
 Tensor GptOnMesh::gradients(std::span<const MicroBatch> micro_batches, SourceLine at) {
     const Tensor loss = pipeline_->run(kit_.loss(plan_.sizes()), micro_batches, at);
-    // All ranks of a tensor group have the same loss; one returns it.
+    // All ranks of a tensor group have the same loss; only the first returns it.
     return tensor_->rank() == 0 ? loss : Tensor();
 }
 

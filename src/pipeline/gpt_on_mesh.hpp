@@ -16,8 +16,8 @@
 
 namespace lockstep {
 
-/// Makes a data-parallel strategy for what a rank holds of the model. The ranks that hold
-/// the same parameters have been declared before.
+/// Makes a data-parallel strategy for one of a rank's chunks, `model`. The placements of
+/// its parameters are already declared (src/parallel/placement.hpp).
 using MakeSync = std::function<std::unique_ptr<GradientSync>(Device& device, Mesh& mesh,
                                                              Sequential& model)>;
 
@@ -25,8 +25,8 @@ using MakeSync = std::function<std::unique_ptr<GradientSync>(Device& device, Mes
 /// "ep" and "cp" if they have several ranks.
 std::vector<std::string> replica_axes(const MeshShape& shape);
 
-/// Says how a GPT and its batch are distributed over a mesh. The axes have these names,
-/// and each shards something:
+/// How a GPT and its batch are distributed over a mesh. The axes have these names, and
+/// each shards something:
 ///
 ///     pp   layers (pipeline)          dp   sequences (data)
 ///     tp   heads and columns          cp   tokens of each sequence (context)
@@ -38,7 +38,7 @@ struct MeshOptions {
 
     std::string schedule = "1f1b";
     int chunks = 1;         ///< parts of the model on a stage
-    int micro_batches = 1;  ///< of a replica, in a step
+    int micro_batches = 1;  ///< micro-batches of a replica in a step
 
     bool sequence = false;  ///< SequenceParallel along "tp"
     ContextMethod context = ContextMethod::ring_attention;
@@ -47,14 +47,14 @@ struct MeshOptions {
     std::vector<std::string> expert_axes{"ep"};
     ExpertParallelOptions experts{};  ///< the mesh sets their batch and tensor group
 
-    /// The replicas shard: 0 nothing, 1 the optimizer's state, 2 also gradients, 3 also
-    /// parameters. With experts only 0 or 1.
+    /// What the replicas shard: 0 nothing, 1 the optimizer's state, 2 also gradients,
+    /// 3 also parameters. With experts, only 0 and 1 are possible.
     int zero = 0;
     MakeSync sync{};  ///< if given, replaces `zero`
 
     enum class Recompute { nothing, attention, layers } recompute = Recompute::nothing;
-    std::optional<OffloadOptions> offload{};  ///< moves what layers save to the host
-    GptKit kit{};                             ///< the other kits are put around this one
+    std::optional<OffloadOptions> offload{};  ///< offloads the tensors that layers save
+    GptKit kit{};                             ///< the mesh's kits are put around this kit
 };
 
 /// A GPT's distribution over a mesh, and its schedule. Made once, for all ranks of a
@@ -89,8 +89,8 @@ class MeshPlan {
 };
 
 /// One device's part of a GPT on a mesh, and its training. No strategy is written here:
-/// kits are put into one another, the stage is made from them, and the placement of the
-/// parameters decides the rest.
+/// kits are put into one another, the stage is made from them, and the placement of a
+/// parameter decides over which ranks its gradient is summed.
 ///
 ///     const MeshPlan plan(sizes, {.axes = {{"pp", 2}, {"dp", 2}, {"tp", 2}}});
 ///
@@ -101,9 +101,9 @@ class MeshPlan {
 /// Narayanan et al. 2021, Megatron-LM, 2104.04473, section 3.
 class GptOnMesh {
   public:
-    /// Every rank of the world calls it, with the same plan, which must outlive it.
-    /// Throws UsageError if the world does not have the mesh's size, or if a kit or a
-    /// strategy refuses the plan.
+    /// Every rank of the world calls it, with the same plan, which must outlive the
+    /// object. Throws UsageError if the world does not have the mesh's size, or if a kit
+    /// or a strategy refuses the plan.
     GptOnMesh(Rank& rank, const MeshPlan& plan, DType dtype, std::uint64_t seed,
               SourceLine at = SourceLine::here());
 
@@ -116,18 +116,18 @@ class GptOnMesh {
     /// and checkpoints are made from them.
     GradientSync& sync() { return sync_; }
 
-    /// The replica whose sequences this rank reads; tokens() says which tokens.
+    /// The replica whose sequences this rank reads; tokens() says which of their tokens.
     int replica() const {
         return mesh_.coordinate("dp") * mesh_.size("ep") + mesh_.coordinate("ep");
     }
     const TokenDeal& tokens() const { return kit_.tokens; }
     /// Makes this rank's part of a micro-batch. The replica's micro-batch is given as
-    /// whole sequences, (s, b) of i32: `ids` and, as `targets`, the ids that follow. Puts
-    /// this rank's tokens of these on the device, with plan().weight(). All ranks of a
-    /// replica must give the same micro-batches in the same order: along "pp" because one
-    /// stage reads the ids and another the targets, along "cp" and "tp" because they
-    /// shard the sequences. Under --check full, virtual devices compare them
-    /// (declare_same).
+    /// whole sequences, (s, b) of i32: `ids` and, as `targets`, the ids that follow.
+    /// Uploads this rank's tokens of both to the device; the result has the weight
+    /// plan().weight(). All ranks of a replica must give the same micro-batches in the
+    /// same order: along "pp" because one stage reads the ids and another the targets,
+    /// along "cp" and "tp" because they shard the sequences. Under --check full, virtual
+    /// devices compare them (declare_same).
     MicroBatch micro_batch(const HostTensor& ids, const HostTensor& targets,
                            SourceLine at = SourceLine::here());
 
@@ -140,8 +140,7 @@ class GptOnMesh {
     /// `most` (0 never clips), and updates once. Returns this rank's term of the loss.
     Tensor step(std::span<const MicroBatch> micro_batches, Optimizer& optimizer,
                 double most = 0, SourceLine at = SourceLine::here());
-    /// Updates once. Norms are taken, and gradients clipped, between gradients() and
-    /// update().
+    /// Updates once. Compute norms and clip gradients between gradients() and update().
     void update(Optimizer& optimizer);
 
   private:

@@ -8,7 +8,7 @@ Schedule hanayo_schedule(const PipelineShape& shape) {
     Schedule schedule = empty_waves("hanayo", shape);
     Timetable timetable(schedule);
     // Micro-batches begin in every second slot; micro-batches on their way back use the
-    // slots between. The next p begin when the first of these p has finished.
+    // slots between. A unit of p begins when the first of the unit before ends.
     for (int i = 0; i < shape.micro_batches; ++i) {
         const int unit = i / shape.stages;
         const int turn = i % shape.stages;

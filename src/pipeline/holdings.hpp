@@ -14,9 +14,9 @@ constexpr double kMostKeptMemory = 1e15;
 struct KeptMemory {
     /// For a micro-batch, from its forward to the end of the first half of its backward.
     double activations = 1;
-    double for_weights = 1;  ///< after that, until the second half is done
+    double for_weights = 1;  ///< for a micro-batch between the halves of its backward
     double recomputed = 0;   ///< extra, while backward or its first half runs
-    double weights = 0;      ///< of each version of the weights
+    double weights = 0;      ///< for each version of the weights
 
     bool operator==(const KeptMemory&) const = default;
 };
@@ -26,7 +26,7 @@ struct ScheduleMemory {
     ScheduleMemory(const KeptMemory& all = {}) : each{all} {}
     explicit ScheduleMemory(std::vector<KeptMemory> by_part) : each(std::move(by_part)) {}
 
-    std::vector<KeptMemory> each;  ///< one for all parts of the model, or one for each
+    std::vector<KeptMemory> each;  ///< one for all parts, or one for each part
 
     const KeptMemory& of_part(int part) const {
         return each[each.size() == 1 ? 0 : part];

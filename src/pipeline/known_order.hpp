@@ -10,7 +10,7 @@ namespace lockstep {
 struct KnownOrder {
     std::string name;
     Picoseconds bubble = 0;
-    double memory = 0;  ///< of the stage that holds most
+    double memory = 0;  ///< the peak of the stage that holds most
 };
 
 }  // namespace lockstep

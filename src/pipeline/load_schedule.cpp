@@ -30,13 +30,13 @@ namespace lockstep {
 
 namespace {
 
-/// The text of a file. It counts what has been read, and so knows the current line.
+/// The text of a file. Lines are counted while the text is read.
 class CountedText {
   public:
     explicit CountedText(std::string_view text)
         : text_(text), stream_(std::string(text)) {}
 
-    /// The file is read through this.
+    /// The stream from which the parser reads the text.
     std::istream& stream() { return stream_; }
 
     /// Returns the line of the byte that is `back` bytes before the last byte read.
@@ -48,7 +48,7 @@ class CountedText {
             if (text_[counted_] == '\n') ++line_;
         return line_;
     }
-    /// Returns line and column of the byte with this number; all count from 1.
+    /// Returns line and column of byte number `byte`; all three are counted from 1.
     std::pair<int, std::size_t> line_and_column(std::size_t byte) const {
         const std::string_view before =
             text_.substr(0, std::clamp<std::size_t>(byte, 1, text_.size()) - 1);
@@ -91,7 +91,7 @@ constexpr std::string_view kByDirection = "by direction";
 /// file and line, for text that is not valid.
 class GatheredSchedule {
   public:
-    /// `file` is the file's name in messages.
+    /// `file` is the file's name in error messages.
     explicit GatheredSchedule(std::string file);
 
     /// A size that the file gives, and its line.
@@ -103,9 +103,9 @@ class GatheredSchedule {
     std::optional<Size> stages;
     std::optional<Size> micro_batches;
     std::optional<Size> chunks;
-    std::vector<std::vector<int>> parts;  ///< empty if it has none
+    std::vector<std::vector<int>> parts;  ///< empty if the file has none
     MessageQueues queues = MessageQueues::one;
-    bool has_queues = false;  ///< a line of a CSV file gave them
+    bool has_queues = false;  ///< a CSV file has a line "queues,…"
     std::optional<WrittenTimes> times;
     int times_line = 0;
     /// By name: one amount for all parts, or one for each part.
@@ -124,7 +124,7 @@ class GatheredSchedule {
     /// instructions.
     LoadedSchedule finish();
 
-    /// "FILE:LINE: " and the sentence.
+    /// Throws UsageError with "FILE:LINE: " and the sentence.
     template <typename... Args>
     [[noreturn]] void fail(int line, fmt::format_string<Args...> sentence,
                            Args&&... args) const {
@@ -228,10 +228,10 @@ void GatheredSchedule::add_instruction(std::string_view text, int line) {
              shown_text(text));
     for (const Instruction& each : read) {
         if (each.micro_batch >= kMostMicroBatches)
-            fail(line, "{} is of micro-batch {}; at most {} are possible, counted from 0",
+            fail(line, "{} names micro-batch {}; at most {} are possible, counted from 0",
                  shown_text(text), each.micro_batch, kMostMicroBatches);
         if (each.chunk >= kMostChunks)
-            fail(line, "{} is of chunk {}; at most {} are possible, counted from 0",
+            fail(line, "{} names chunk {}; at most {} are possible, counted from 0",
                  shown_text(text), each.chunk, kMostChunks);
         most_micro_batch_ = std::max(most_micro_batch_, each.micro_batch);
         most_chunk_ = std::max(most_chunk_, each.chunk);
@@ -240,8 +240,8 @@ void GatheredSchedule::add_instruction(std::string_view text, int line) {
     }
 }
 
-/// Returns how many micro-batches later each copy is: the number of forwards of one chunk
-/// in the middle.
+/// Returns the number of micro-batches from one copy to the next: the number of forwards
+/// of one chunk in the middle.
 int micro_batches_of(const std::vector<Instruction>& work, Positions positions) {
     int count = 0;
     for (int i = positions.first; i < positions.last; ++i)
@@ -250,8 +250,8 @@ int micro_batches_of(const std::vector<Instruction>& work, Positions positions) 
     return count;
 }
 
-/// Repeats the middle as often as the file says. In the file, what follows the middle is
-/// written for one copy.
+/// Repeats the middle as often as the file says. In the file, the instructions after the
+/// middle are written as if the middle ran once.
 void GatheredSchedule::repeat_middle(Schedule& schedule) const {
     const bool any = std::any_of(middles_.begin(), middles_.end(),
                                  [](const Middle& each) { return each.line != 0; });
@@ -296,7 +296,7 @@ PipelineShape GatheredSchedule::shape() const {
     PipelineShape shape;
     shape.stages = found;
     shape.micro_batches = most_micro_batch_ + 1;
-    // If a middle repeats, the file's number includes all copies.
+    // If a middle repeats, the file's number of micro-batches includes all copies.
     if (micro_batches && middles_.front().line == 0)
         shape.micro_batches = micro_batches->value;
     shape.chunks =
@@ -352,7 +352,7 @@ std::optional<ScheduleMemory> GatheredSchedule::memory_of(
     for (const auto& [kind, amounts] : memory) {
         if (amounts.size() != 1 && amounts.size() != expected)
             fail(memory_line,
-                 "\"{}\" of \"memory\" has {} numbers; one for all parts, or {}, one a "
+                 "\"{}\" of \"memory\" has {} numbers; one for all parts, or {}, one per "
                  "part, are expected",
                  kind, amounts.size(), expected);
         entries = std::max(entries, amounts.size());
@@ -417,7 +417,7 @@ bool is_heading(const CsvRow& row) {
     return row.cells.front() == "parts" || row.cells.front() == "queues";
 }
 
-/// Returns whether the first stage's first cell with text is PyTorch's.
+/// Returns whether the stages' first cell with text is an action of PyTorch.
 bool is_pytorch(const std::vector<CsvRow>& rows) {
     for (const CsvRow& row : rows)
         for (const std::string& cell : row.cells)
@@ -478,7 +478,7 @@ void require_own_parts(const std::vector<CsvRow>& rows,
                               other->second, i, part);
 }
 
-/// Translates PyTorch's cells; its ranks are the stages.
+/// Translates PyTorch's cells; PyTorch's ranks are the stages.
 void add_pytorch(const std::vector<CsvRow>& rows, GatheredSchedule& gathered) {
     std::size_t chunks = 0;
     std::vector<PyTorchRank> ranks(rows.size());
@@ -550,7 +550,7 @@ namespace {
 
 using LibraryJson = nlohmann::json;
 
-/// Returns the parser's complaint about bad syntax, without its name and numbers.
+/// Returns the parser's complaint about bad syntax, without the error's name and place.
 std::string reason_of(std::string_view text) {
     for (const std::string_view opening : {"] ", "error at ", " - "}) {
         const std::size_t at = text.find(opening);
@@ -687,7 +687,7 @@ bool ScheduleReader::end() {
     const bool amounts = skipped_ == 0 && depth_ == 3 && in_amounts();
     if (amounts && inner_ != "links" && listed_ == 0)
         gathered_.fail(text_.line(),
-                       "\"{}\" of \"{}\" is an empty list; one number a part "
+                       "\"{}\" of \"{}\" is an empty list; one number per part "
                        "is expected",
                        inner_, key_);
     --(skipped_ > 0 ? skipped_ : depth_);

@@ -18,8 +18,8 @@ struct LoadedSchedule {
 };
 
 /// Reads a schedule from a file of at most 64 MiB, in one of two forms. Both list each
-/// stage's instructions in order, as src/pipeline/schedule.hpp writes them. Sizes that
-/// the file leaves out follow from the instructions.
+/// stage's instructions in order; src/pipeline/schedule.hpp describes their text. Sizes
+/// that the file leaves out follow from the instructions.
 ///
 /// JSON, if the file's name does not end in ".csv": one object with these keys:
 ///
@@ -45,8 +45,8 @@ struct LoadedSchedule {
 ///
 /// In each stage's list, "[" and "]xN" enclose a middle that the schedule repeats N
 /// times. Each copy has later micro-batches (later by the number of forwards in the
-/// middle) and later versions of weights. What follows the middle is written for one
-/// copy.
+/// middle) and later versions of weights. The instructions after the middle are written
+/// as if the middle ran once.
 ///
 /// CSV (src/report/csv_cells.hpp): a line for each stage, a cell for each instruction.
 /// Empty cells are idle time and are ignored, as are empty lines and lines that begin
@@ -54,14 +54,14 @@ struct LoadedSchedule {
 /// direction" gives "queues". If the first cell is an action of PyTorch, all cells are
 /// (src/pipeline/pytorch_schedule.hpp).
 ///
-/// Both forms may begin with a byte order mark, and end lines in LF or CRLF. Instructions
-/// keep the line of the file that they are on, so that messages can name it. Throws
+/// Both forms may begin with a byte order mark, and end lines in LF or CRLF. Each
+/// instruction keeps its line in the file, so that errors can name the line. Throws
 /// UsageError with file and line for text that is not valid, std::system_error for a file
 /// that cannot be read. It does not check whether the schedule can run;
 /// src/pipeline/validate.hpp does.
 LoadedSchedule load_schedule(const std::filesystem::path& file);
 
-/// Read a schedule from text, in JSON or CSV; `name` stands for the file in messages.
+/// Read a schedule from text, in JSON or CSV; errors name the file as `name`.
 LoadedSchedule read_schedule_json(const std::string& text, const std::string& name);
 Schedule read_schedule_csv(const std::string& text, const std::string& name);
 

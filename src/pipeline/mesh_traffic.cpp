@@ -13,7 +13,7 @@ struct Terms {
     const MeshOptions& options;
     std::int64_t cp, tp;
     std::int64_t replicas;  ///< ranks with the same part of the parameters
-    std::int64_t tokens;    ///< of a micro-batch, on one rank
+    std::int64_t tokens;    ///< tokens of a micro-batch, on one rank
     MicroBatchShape shape;
 
     std::int64_t hidden() const { return sizes.block.hidden; }
@@ -31,8 +31,8 @@ std::int64_t tensor_pass(const Terms& terms) {
             6 * terms.tokens * statistics);
 }
 
-/// Returns how many parameters all ranks of a tensor group replicate: parameters of norms
-/// and positions, and biases that are added after a sum.
+/// Returns how many parameters every rank of a tensor group holds whole: parameters of
+/// norms and positions, and biases that are added after a sum.
 std::int64_t held_alike(const GptSizes& sizes) {
     const BlockSizes& block = sizes.block;
     const std::int64_t norm = block.hidden * (block.norm == NormKind::layer_norm ? 2 : 1);
@@ -133,7 +133,7 @@ MeshTraffic mesh_traffic(const MeshPlan& plan, const MicroBatchShape& shape) {
     const std::int64_t bytes = bytes_of(shape.dtype);
     // Each micro-batch passes through all stages once, on each rank along cp.
     const std::int64_t passes = plan.micro_batches() * terms.cp;
-    // With ZeRO, sums along other axes than the replicas' are over shards.
+    // With ZeRO, a replica sums only its shard along the other axes.
     const std::int64_t sums = options.zero == 0 ? terms.replicas : 1;
     MeshTraffic traffic;
     traffic.tp = passes * tensor_pass(terms);

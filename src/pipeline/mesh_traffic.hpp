@@ -51,8 +51,9 @@ MeshTraffic mesh_traffic(const MeshPlan& plan, const MicroBatchShape& shape);
 /// two stages have.
 std::int64_t parameters_on_mesh(const MeshPlan& plan);
 
-/// Returns what the ranks of a run have sent, by the names of GptOnMesh's groups. Traffic
-/// over the world (norms) does not count. Throws UsageError for any other group.
+/// Returns the bytes that the ranks of a run have sent, by axis; the names of GptOnMesh's
+/// groups tell the axis. Traffic over the world (norms) does not count. Throws UsageError
+/// for any other group.
 MeshTraffic mesh_traffic(const RunReport& report);
 
 }  // namespace lockstep

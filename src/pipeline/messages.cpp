@@ -28,7 +28,7 @@ std::vector<Passage> passages_of(const Schedule& schedule, const WorkIndex& inde
     return passages;
 }
 
-/// A stage's list with messages in front of its instructions.
+/// The stages' lists, with messages added in front of instructions.
 class Lists {
   public:
     explicit Lists(const Schedule& schedule) : schedule_(schedule) {
@@ -36,7 +36,7 @@ class Lists {
             before_.emplace_back(list.size() + 1);
     }
 
-    /// Adds the message that begins or ends at `end`, in front of `position`.
+    /// Adds a message in front of `position`; the work at `end` makes or uses its data.
     void add(Place end, int position, InstructionKind kind) {
         const Instruction& work = schedule_.at(end);
         before_[end.stage][position].push_back({kind, work.micro_batch, work.chunk});

@@ -92,7 +92,7 @@ namespace {
 /// Compares what happens in copies of the middle.
 class Rhythm {
   public:
-    /// `timed` is the schedule, or the schedule with messages; `timing` is its timing.
+    /// `timed` is the schedule, perhaps with messages added; `timing` is that of `timed`.
     Rhythm(const Schedule& schedule, const Schedule& timed, const Timing& timing)
         : schedule_(schedule) {
         const bool added = timed.has_messages() && !schedule.has_messages();
@@ -120,8 +120,8 @@ class Rhythm {
         return begin;
     }
 
-    /// Returns whether the copies from `first` to `last` repeat: each copy runs like the
-    /// copy that is `copies` earlier, always later by the same time.
+    /// Returns whether the copies from `first` to `last` repeat: `copies` copies later,
+    /// each instruction ends later, and all of them by the same time.
     bool recurs(int first, int last, int copies) const {
         const Picoseconds length = length_of(first, copies);
         for (int stage = 0; stage < schedule_.stages; ++stage)
@@ -153,8 +153,8 @@ class Rhythm {
     std::vector<std::vector<TimeSpan>> spans_;
 };
 
-/// Returns during how many copies at most a micro-batch is under way, from its forward on
-/// one stage to its backward on another stage.
+/// Returns the maximum number of copies during which a micro-batch is under way, from its
+/// forward on one stage to its backward on another stage.
 int depth_of(const Schedule& schedule) {
     int least = 0;
     int most = 0;

@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-/// Says how a stage's copies of the middle differ.
+/// How a stage's copies of the middle differ.
 class PeriodShift {
   public:
-    /// The schedule has a period, and the positions of the period are in range.
+    /// The schedule must have a period whose positions are in range.
     PeriodShift(const Schedule& schedule, int stage);
 
     /// Returns the instruction as it is `copies` copies later.
@@ -28,8 +28,8 @@ class PeriodShift {
 /// no middle that repeats, for less than one copy, and for sizes that are too large.
 Schedule repeated(const Schedule& schedule, int times);
 
-/// Returns the texts of a stage's instructions in the form of a file. A middle that
-/// repeats is written once: "[", …, "]x3".
+/// Returns the texts of a stage's instructions as a file has them. A middle that repeats
+/// is written once: "[", …, "]x3".
 std::vector<std::string> texts_of(const Schedule& schedule, int stage);
 
 /// The steady state of a pipeline without a flush: what repeats once all stages keep the
@@ -40,7 +40,7 @@ struct PeriodTiming {
     int copies = 1;     ///< the period's length in copies
     int micro_batches = 0;
     Picoseconds length = 0;
-    std::vector<Picoseconds> busy;  ///< of each stage, in one period
+    std::vector<Picoseconds> busy;  ///< busy time of each stage in one period
     Schedule sent;                  ///< the schedule, with messages if they were added
     Timing timing;                  ///< of `sent`
     TimeSpan window;                ///< one period, in which all stages keep the pace
@@ -55,8 +55,8 @@ struct PeriodTiming {
 
 /// Times the schedule's middle as if it repeated for ever. The result is exact: copies
 /// are followed until their times repeat for longer than any micro-batch is under way.
-/// Throws UsageError as repeated() and time_schedule() do, and if the times never repeat.
-/// For example, a stage may be faster than the others and wait for none of them.
+/// Throws UsageError as repeated() and time_schedule() do, and if the times never repeat,
+/// for example because a stage is faster than the others and waits for none of them.
 ///
 /// `add_messages`, if given, adds messages to the schedule with its copies.
 using AddMessages = std::function<Schedule(const Schedule&)>;

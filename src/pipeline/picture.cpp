@@ -14,7 +14,7 @@ using enum InstructionKind;
 
 namespace {
 
-/// In the order of InstructionKind.
+/// The looks of instructions, in the order of InstructionKind.
 const std::array<Look, kInstructionKinds> kLooks{{
     {Meaning::forward, 'F', '-', "forward"},
     {Meaning::backward, 'B', '=', "backward"},
@@ -51,7 +51,7 @@ Look newest_look(int version) {
 /// The source of a box that belongs to no instruction.
 constexpr std::size_t kNoInstruction = static_cast<std::size_t>(-1);
 
-/// Stages from this one on are named, but empty: no painter draws more stages.
+/// From this stage on, a stage has a name but no row: no painter draws more stages.
 constexpr int kMostStagesDrawn = 64;
 
 std::string amount_text(double amount) {
@@ -63,7 +63,7 @@ std::string id_of(Place place) {
     return fmt::format("s{}.{}", place.stage, place.position);
 }
 
-/// Says why an instruction does not begin earlier.
+/// Returns the reason why an instruction does not begin earlier.
 std::string begin_words(const Schedule& schedule, const Timing& timing, Place place) {
     const Place before = timing.begins_after(place);
     if (!before) return "first of its stage";
@@ -108,7 +108,8 @@ BoxWords box_words(const Schedule& schedule, const Timing& timing, double ticks,
     return words;
 }
 
-/// Memory is allocated when a forward begins, and released when a half of backward ends.
+/// Returns what a stage holds over time. A forward allocates memory when it begins; a
+/// half of a backward releases some when it ends.
 Strip held_memory(const Schedule& schedule, const Timing& timing, int stage,
                   const ScheduleMemory& memory, TimeSpan window, int scale) {
     Strip strip{"", {Level{}}, 0, 0};
@@ -276,7 +277,7 @@ class ScheduleChart {
                 std::min(scaled.end, window_.end * scale_) - first};
     }
 
-    /// Returns a look's place in the chart. It is cached, since every box asks for it.
+    /// Returns a look's place in the chart. The place is cached: every box needs it.
     int look_place(const Instruction& work) {
         const auto [known, is_new] = looks_.try_emplace({work.kind, work.chunk});
         if (is_new) known->second = chart_.look(look_of(work, schedule_.chunks));
@@ -333,8 +334,8 @@ class ScheduleChart {
                                      : "held, in micro-batches of a chunk";
     }
 
-    /// Adds the kinds, then the chunks; if there are many chunks, only the first and the
-    /// last chunk.
+    /// Adds the kinds of work, then the chunks; if there are many chunks, only the first
+    /// and the last chunk.
     void add_work_legend() {
         constexpr int kMostDrawn = 8;
         std::array<bool, kInstructionKinds> present{};

@@ -11,9 +11,9 @@ namespace lockstep {
 
 struct SchedulePicture {
     std::string title;      ///< empty is none
-    ScheduleMemory memory;  ///< what the memory strips count
+    ScheduleMemory memory;  ///< how much each chunk takes, for the memory strips
     double ticks = 1;       ///< ticks in one unit of the picture
-    /// Only this window is drawn, as if it began at time 0; none draws all.
+    /// Only this window of time is drawn, as if it began at 0; without it, all is drawn.
     std::optional<TimeSpan> window = {};
 };
 

@@ -34,7 +34,7 @@ void stashed(const PipelineShape& shape, int stage, int updates, Instruction& wo
     read_version(newest_forward(shape, stage, work.micro_batch), updates, work);
 }
 
-/// All stages read the version that stage 0 reads, the oldest one.
+/// All stages read the version that stage 0 reads, the oldest version.
 void vertical(const PipelineShape& shape, int /*stage*/, int updates, Instruction& work) {
     read_version(newest_forward(shape, 0, work.micro_batch), updates, work);
 }
@@ -51,7 +51,7 @@ void unstashed(const PipelineShape& shape, int stage, int updates, Instruction& 
     work.mixes_weights = work.kind == InstructionKind::backward && read != updates;
 }
 
-/// Forward reads a prediction of the weights that backward will find.
+/// Forward reads a prediction of the weights that backward will read.
 void predicted(const PipelineShape& /*shape*/, int /*stage*/, int updates,
                Instruction& work) {
     if (work.kind == InstructionKind::backward || work.micro_batch == updates) return;
@@ -69,7 +69,7 @@ void corrected(const PipelineShape& shape, int stage, int updates, Instruction& 
 // lesson: end
 
 /// Finds the middle that repeats. It begins with a forward after the warm-up of all
-/// stages. The backward of this forward reads no version from before the first update.
+/// stages. From there on, each version that is read grows by one from copy to copy.
 class Middle {
   public:
     Middle(Schedule& schedule, const PipelineShape& shape)
@@ -175,8 +175,8 @@ Schedule pipedream_2bw_schedule(const PipelineShape& shape) {
         for (made.per_update = std::min(made.stages, made.micro_batches);
              made.micro_batches % made.per_update != 0;)
             ++made.per_update;
-    // Stage 0 begins batch b with p - 1 micro-batches in flight. If all of them are of
-    // batch b - 1, version b - 1 has been made.
+    // Stage 0 begins batch b with p - 1 micro-batches in flight. If all of them belong
+    // to batch b - 1, then batch b - 2 is done and has made version b - 1.
     require(made.per_update >= std::min(made.stages - 1, made.micro_batches),
             "pipedream-2bw with {} micro-batches an update on {} stages: two versions of "
             "the weights need at least {} micro-batches an update",

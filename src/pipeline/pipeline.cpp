@@ -214,7 +214,8 @@ Place Pipeline::next_computation(Place place) const {
     return {place.stage, static_cast<int>(next - list.begin())};
 }
 
-/// Sends what the forward has saved, unless the forward's own backward comes next.
+/// Offloads what a forward has saved, unless its backward is the stage's next
+/// computation.
 void Pipeline::send_to_host(Place place) {
     const Place next = next_computation(place);
     if (!next || !begins_backward(at(next).kind) || &flight(next) != &flight(place))
@@ -222,8 +223,8 @@ void Pipeline::send_to_host(Place place) {
     on_host_->let_go(1);
 }
 
-/// Fetches what this computation needs. Also starts to fetch what the next computation
-/// needs: those copies overlap with this computation.
+/// Fetches what this computation needs. Also starts the copies for the next computation;
+/// these copies overlap with this computation.
 void Pipeline::fetch_from_host(Place place) {
     const bool needed = begins_backward(at(place).kind);
     if (needed) on_host_->fetch(flight(place).saved);
@@ -291,7 +292,7 @@ void Pipeline::finish_backward(Place place, const Tensor& dx) {
         flight(place).dx = dx;
 }
 
-/// Posts messages that begin together; without backwards, only messages of forwards.
+/// Posts messages that begin together; infer() posts only messages of forwards.
 void Pipeline::post(Positions together) {
     std::vector<StageMail::Message> messages;
     for (int i = together.first; i < together.last; ++i) {
@@ -555,8 +556,8 @@ void Pipeline::update(Place place) {
     if (after_update_) after_update_(chunk, plan_.versions().newest(place) + 1);
 }
 
-/// Sets gradients to zero before their first contribution after an update, or in a run. A
-/// chunk may contribute to another chunk's gradients, so all chunks are checked.
+/// Sets gradients to zero before the first contribution since the run's start or the last
+/// update. A chunk may add to another chunk's gradients, so all chunks are checked.
 void Pipeline::begin_gradients(Place place) {
     for (int chunk = 0; chunk < plan_.schedule().chunks; ++chunk)
         clear_used_up(chunk, place);

@@ -22,10 +22,10 @@ namespace lockstep {
 /// shared by all stages in this process.
 class PipelinePlan {
   public:
-    /// Adds messages if there are none. The plan for them gives forwards and halves of
-    /// backward the same time. Throws UsageError if the schedule has a problem.
+    /// Adds messages if there are none. Their order is planned as if forwards and halves
+    /// of backwards took the same time. Throws UsageError if the schedule has a problem.
     explicit PipelinePlan(const Schedule& schedule);
-    /// Takes the schedule as it is, even if it deadlocks or computes wrong numbers, to
+    /// Uses the schedule as it is, even if it deadlocks or computes wrong numbers, to
     /// show what happens. Throws UsageError only if a number is out of range or there are
     /// no messages.
     static PipelinePlan unchecked(Schedule schedule);
@@ -102,8 +102,8 @@ class StageMail {
 };
 
 /// Old weights of one stage's chunks: optimizer steps have replaced them, but the
-/// schedule still reads them. It also has the data of estimated weights. It copies
-/// nothing if the schedule reads only the newest weights.
+/// schedule still reads them. It also keeps the data from which weights are estimated. It
+/// copies nothing if the schedule reads only the newest weights.
 class WeightStash {
   public:
     WeightStash(Device& device, const PipelinePlan& plan, int stage);
@@ -139,11 +139,11 @@ class WeightStash {
         Values before;  ///< the weights before the current step
     };
 
-    /// Returns the weights that the instruction reads, or null if they are the newest.
-    /// These are kept old weights, or an estimate that is written to `estimated`.
+    /// Returns the weights that the instruction reads: kept old weights, or an estimate,
+    /// which is written to `estimated`. Returns null if it reads the newest weights.
     Values* values_of(Place place, Module& chunk, Values& estimated);
     Values copies_of(Module& chunk) const;
-    /// Swaps the chunk's weights with `values`, if there are any.
+    /// Swaps the chunk's weights with `values`, unless `values` is null.
     static void exchange(Values* values, Module& chunk);
     /// Drops weights that no later instruction reads.
     void drop(Place place);
@@ -174,8 +174,8 @@ struct PartBoundary {
 ///
 /// Messages go over `line` in the schedule's order and overlap with computation. The
 /// device waits for a message only when it needs the tensor. Each boundary between stages
-/// carries two tensors a micro-batch: an activation forward and its gradient back. A
-/// stage keeps what a forward saved until the backward has used it. It keeps a sent
+/// carries two tensors for each micro-batch: an activation forward and its gradient back.
+/// A stage keeps what a forward saved until the backward has used it. It keeps a sent
 /// tensor until a later receive is done, and old weights until they have been read
 /// (WeightStash).
 class Pipeline {
@@ -192,7 +192,7 @@ class Pipeline {
     /// the same chunks and have their own micro-batches. Every rank of `replicas` calls
     /// it.
     void reduce_over(Communicator& replicas, SourceLine at = SourceLine::here());
-    /// Does the same for the ranks along those axes; some axes may shard parameters.
+    /// Does the same for the ranks along `axes`; some of these axes may shard parameters.
     void reduce_over(Mesh& mesh, const std::vector<std::string>& axes,
                      SourceLine at = SourceLine::here());
     /// Sets how R completes gradients and what U updates on this rank: syncs[c] for chunk
@@ -202,7 +202,7 @@ class Pipeline {
     void sync_by(std::vector<GradientSync*> syncs, SourceLine at = SourceLine::here());
     /// Declares that other stages have the parameter too: its gradients will be summed
     /// over `sharers`, so that all copies take the same step. Every rank of `sharers`
-    /// calls it. It is for a table at both ends, and for parts that two stages hold. All
+    /// calls it. Use it for a table at both ends, and for parts that two stages hold. All
     /// sharers must reduce the chunk equally often, and in the same order relative to
     /// their messages and to other tied chunks. Throws UsageError if no chunk has the
     /// parameter.
@@ -226,8 +226,8 @@ class Pipeline {
     /// 1910.05124, section 3.2).
     void estimate_by(double decay, SourceLine at = SourceLine::here());
 
-    /// Moves what a forward has saved to the host until the backward needs it, unless
-    /// that backward is the stage's next computation. The copy to the host overlaps with
+    /// Moves to the host what a forward has saved, until the backward needs it, unless
+    /// this backward is the stage's next computation. The copy to the host overlaps with
     /// the next computation, the copy back with the computation before the backward. So
     /// saved activations need the memory of at most three micro-batches under any
     /// schedule (Wan et al. 2025, PipeOffload, 2503.01328). Between the halves of a
@@ -237,13 +237,13 @@ class Pipeline {
 
     /// Runs the schedule once. The stage with the model's first part reads the
     /// micro-batches' inputs, the stage with the last part reads the targets, and all
-    /// stages read the weights (B_i / B for the mean over all samples of all replicas).
-    /// Leaves the gradients, summed since the last optimizer step, in the chunks'
-    /// parameters. Returns the sum of weight times loss, (1), on the stage with the last
-    /// part; elsewhere the terms that this stage's layers have added to the loss, or
-    /// none. Throws UsageError if the number of micro-batches is wrong; if shared
-    /// gradients are not reduced, or are reduced before their last backward; and if a
-    /// part that several stages hold has a parameter that is not tied.
+    /// stages read the micro-batches' weights (B_i / B for the mean over all samples of
+    /// all replicas). Leaves the gradients, summed since the last optimizer step, in the
+    /// chunks' parameters. Returns the sum of weight times loss, (1), on the stage with
+    /// the last part; elsewhere the terms that this stage's layers have added to the
+    /// loss, or none. Throws UsageError if the number of micro-batches is wrong; if
+    /// shared gradients are not reduced, or are reduced before their last backward; and
+    /// if a part that several stages hold has a parameter that is not tied.
     Tensor run(const Loss& loss, std::span<const MicroBatch> micro_batches,
                SourceLine at = SourceLine::here());
 
@@ -268,7 +268,7 @@ class Pipeline {
     /// One micro-batch in one chunk, between its forward and its backward.
     struct Flight {
         Saved saved;
-        Tensor x;   ///< input of the chunk, from this device
+        Tensor x;   ///< input of the chunk, if made on this device
         Tensor y;   ///< output of the chunk, until it is sent
         Tensor dy;  ///< gradient of y
         Tensor dx;  ///< gradient of x, until it is sent
@@ -311,7 +311,7 @@ class Pipeline {
     }
     Flight& flight(int chunk, int micro_batch);
     Flight& flight(Place place) { return flight(at(place).chunk, at(place).micro_batch); }
-    /// Returns the micro-batch's flight in the part before or after, if that part is on
+    /// Returns the micro-batch's Flight in the part before or after, if that part is on
     /// this device.
     Flight* neighbour(Place place, int step);
     void require_batches(std::span<const MicroBatch> micro_batches, SourceLine at) const;
@@ -347,7 +347,7 @@ class Pipeline {
     std::vector<Flight> flights_;
     StageMail mail_;
     WeightStash stash_;
-    std::vector<char> used_up_;  ///< by chunk: gradients of an earlier step
+    std::vector<char> used_up_;  ///< by chunk: whether gradients are from an earlier step
 };
 
 }  // namespace lockstep

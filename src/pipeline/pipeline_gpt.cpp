@@ -90,8 +90,8 @@ std::vector<std::int64_t> gpt_layer_flops(const GptSizes& sizes, std::int64_t le
     const BlockSizes& block = sizes.block;
     const std::int64_t tokens = length * batch;
     const std::int64_t h = block.hidden;
-    // The first term is queries, keys, values and output; the second is scores and their
-    // sums.
+    // The first term is queries, keys, values and output; the second is scores and
+    // weighted sums of values.
     const std::int64_t keys = h / block.heads * block.attention().key_heads();
     std::int64_t attention = 4 * tokens * h * (h + keys) + 4 * tokens * length * h;
     if (const LatentSizes& latent = block.latent; latent.query_rank > 0)

@@ -57,7 +57,7 @@ PartBoundary gpt_boundary(const GptSizes& sizes, DType dtype, const GptKit& kit 
 /// Ties the stage's table to the other copy of the table. Every rank of `line` calls it.
 /// Returns the communicator of the two stages; it must outlive the pipeline and the
 /// table. Returns null on ranks that hold neither end, and if one stage holds both ends.
-/// Each step then has one more all-reduce, of the table.
+/// Each step then has one more all-reduce, of the table's gradient.
 std::unique_ptr<Communicator> tie_gpt(Pipeline& pipeline, const GptStage& stage,
                                       const Schedule& schedule, Communicator& line,
                                       SourceLine at = SourceLine::here());

@@ -63,7 +63,7 @@ void PlainPipeline::compute(const Instruction& work, const Loss& loss,
     if (work.kind == backward_input)
         flight.dx = stage_.backward_input(flight.dy, flight.saved);
     if (work.kind == backward_weight) stage_.backward_weight(flight.saved);
-    // After the last use of what forward saved, only dx is kept, for its send.
+    // After the last use of what forward saved, only dx is kept, to be sent.
     if (work.kind != backward_input) flight = {.dx = flight.dx};
 }
 

@@ -16,7 +16,7 @@ namespace lockstep {
 
 namespace {
 
-/// PyTorch's name of a kind, in the order of InstructionKind. A step has no name.
+/// PyTorch's names of kinds, in the order of InstructionKind. An optimizer step has none.
 constexpr std::array<const char*, kInstructionKinds> kNames{
     "F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "REDUCE_GRAD", nullptr};
 constexpr std::string_view kPair = "OVERLAP_F_B";

@@ -25,7 +25,7 @@ bool is_pytorch_action(std::string_view cell);
 /// Translates one rank's cells into Lockstep's instructions.
 class PyTorchRank {
   public:
-    /// Adds a cell. Returns false if it is not one of these actions.
+    /// Adds a cell. Returns false if the cell is not an action of PyTorch.
     bool add(std::string_view cell, int line);
 
     /// Returns the parts of the model that the rank has, in order.
@@ -37,7 +37,7 @@ class PyTorchRank {
   private:
     struct Action {
         int part = 0;
-        std::optional<InstructionKind> kind;  ///< none if it means nothing here
+        std::optional<InstructionKind> kind;  ///< none for UNSHARD and RESHARD
         int micro_batch = -1;
     };
     struct Cell {

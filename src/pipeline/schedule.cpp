@@ -29,7 +29,7 @@ constexpr std::array<KindText, kInstructionKinds> kTexts{
      {"R", "reduction of gradients"},
      {"U", "optimizer step"}}};
 
-/// Only a cast makes this kind.
+/// The text of a kind that is out of range; only a cast makes such a kind.
 constexpr KindText kUnknown{"?", "unknown"};
 
 const KindText& text_of(InstructionKind kind) {
@@ -37,7 +37,7 @@ const KindText& text_of(InstructionKind kind) {
     return at < kTexts.size() ? kTexts[at] : kUnknown;
 }
 
-/// Reads the number behind `mark`, if the mark is there. Returns false without a number.
+/// If the text begins with `mark`, reads the number behind it; false if none is there.
 bool take_marked(std::string_view& text, std::string_view mark, int& number) {
     if (!text.starts_with(mark)) return true;
     text.remove_prefix(mark.size());

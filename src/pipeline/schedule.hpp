@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// An instruction tells a stage to do one of these with one micro-batch and
-/// one of its chunks of the model.
+/// What an instruction tells a stage to do, with one micro-batch and one of the stage's
+/// chunks of the model.
 enum class InstructionKind : std::uint8_t {
     forward,
     backward,         ///< both halves
@@ -17,7 +17,7 @@ enum class InstructionKind : std::uint8_t {
     backward_weight,  ///< the half that no stage waits for
     send_activation,  ///< to the stage that holds the next part
     recv_activation,
-    send_gradient,  ///< to the stage with the part before
+    send_gradient,  ///< to the stage that holds the previous part
     recv_gradient,
     reduce_gradients,  ///< over replicas; without a micro-batch
     optimizer_step     ///< without a micro-batch
@@ -40,9 +40,9 @@ struct Instruction {
     int chunk = 0;         ///< which of the stage's parts of the model
     /// The version of the weights that it reads, counted in optimizer steps of this
     /// chunk; -1 is the newest version. A backward must read the version that its forward
-    /// read. If a step is between the two, the backward names the version: "B1@0".
+    /// read. If a step is between them, the backward names the version: "B1@0".
     int weight_version = -1;
-    int line = 0;           ///< of the file that it was read from; 0 if none
+    int line = 0;           ///< in the file that it was read from; 0 if none
     bool together = false;  ///< begins together with the instruction before it
     /// Reads an estimate of that version, computed from the newest weights and the last
     /// steps. The version may be a future one, or an old one that was not kept.
@@ -76,7 +76,7 @@ constexpr bool is_send(InstructionKind kind) {
            kind == InstructionKind::send_gradient;
 }
 
-/// "forward", "backward-input", "receive of a gradient"; for sentences.
+/// "forward", "backward-input", "receive of a gradient": for use in sentences.
 const char* name_of(InstructionKind kind);
 
 /// "F3.1", without brackets even if it begins together with another instruction.
@@ -93,7 +93,7 @@ std::vector<Instruction> read_instructions(std::string_view text);
 /// The place of an instruction.
 struct Place {
     int stage = -1;
-    int position = -1;  ///< from 0; sentences count from 1
+    int position = -1;  ///< from 0; in sentences, from 1
 
     explicit operator bool() const { return stage >= 0; }
     bool operator==(const Place&) const = default;
@@ -116,10 +116,10 @@ enum class MessageQueues : std::uint8_t {
     one,
     /// Messages from one stage to another have their own queue, so sends and receives
     /// never wait for one another. This is like one communicator for each direction
-    /// between two stages; Megatron-LM does so if there are two stages. There are no
-    /// groups of messages then. A schedule that hangs with one queue may also hang with
-    /// these queues, on a GPU without room for all waiting kernels; the full check calls
-    /// this hang F12.
+    /// between two stages; Megatron-LM does so if there are two stages. Groups of
+    /// messages are not possible then. A schedule that hangs with one queue may also hang
+    /// with these queues, if a GPU has no room for all waiting kernels; the full check
+    /// reports this as F12.
     by_direction
 };
 
@@ -158,7 +158,7 @@ struct Schedule {
 
     int part(int stage, int chunk) const { return parts[stage][chunk]; }
     int part(Place place) const { return part(place.stage, at(place).chunk); }
-    /// Returns the number of parts: the largest part's number plus one.
+    /// Returns the number of parts: the largest number of a part plus one.
     int part_count() const;
     int last_part() const { return part_count() - 1; }
     /// Returns how many stages hold the part.
@@ -203,26 +203,26 @@ struct PipelineShape {
 /// Returns a sentence that says which size is wrong; none if all are right.
 std::optional<std::string> size_problem(const PipelineShape& shape);
 
-/// Makes a schedule without work whose parts are assigned round-robin: chunk c of stage s
+/// Makes a schedule without work. Its parts are assigned round-robin: chunk c of stage s
 /// is part c * stages + s. Throws UsageError for sizes that are not positive or too
 /// large.
 Schedule empty_schedule(const std::string& name, const PipelineShape& shape);
 
 /// Makes a schedule without work whose parts go back and forth over the stages: chunk c
 /// of stage s is part c p + s if c is even, and part c p + p - 1 - s if it is odd. So a
-/// micro-batch turns around without a message. One chunk a stage counts as two, which
-/// form a V. Throws UsageError for any other odd number of chunks.
+/// micro-batch turns around without a message. If one chunk a stage is asked for, there
+/// are two, which form a V. Throws UsageError for any other odd number of chunks.
 Schedule empty_waves(const std::string& name, PipelineShape shape);
 
 /// Makes a schedule without work whose micro-batches enter at both ends: chunk 0 of stage
 /// s is part s, on the way down, and chunk 1 is part p - 1 - s, on the way up. So two
-/// stages hold each part. One chunk a stage counts as two. Throws UsageError if the
-/// number of stages is odd.
+/// stages hold each part. If one chunk a stage is asked for, there are two. Throws
+/// UsageError if the number of stages is odd.
 Schedule empty_two_ways(const std::string& name, PipelineShape shape);
 
 /// Adds the end of every synchronous schedule: each chunk's gradients are reduced over
 /// all ranks that hold its part, then all weights are updated. All stages reduce in the
-/// order of parts, so reductions that several stages share meet in one order.
+/// order of parts, so stages that share several parts reduce them in one order.
 void end_step(Schedule& schedule);
 
 }  // namespace lockstep

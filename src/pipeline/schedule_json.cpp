@@ -43,7 +43,7 @@ void add_sizes(Members& members, const Schedule& schedule) {
     members.add("chunks", std::to_string(schedule.chunks));
 }
 
-/// `unrolled`: a middle that repeats is written out, so that each instruction has a
+/// If `unrolled`, all copies of a repeated middle are written, so each instruction has a
 /// place.
 void add_work(Members& members, const Schedule& schedule, bool unrolled) {
     const auto number = [](int part) { return std::to_string(part); };
@@ -62,7 +62,7 @@ void add_work(Members& members, const Schedule& schedule, bool unrolled) {
     members.add("schedule", list_json(texts, work, kALineEach));
 }
 
-/// Writes a timing's whole numbers in the unit shown.
+/// Writes a timing as JSON, with times in the unit of the output.
 class TimingWriter {
   public:
     TimingWriter(const Schedule& schedule, const Timing& timing,
@@ -125,7 +125,7 @@ class TimingWriter {
         return each[options_.times.by_part ? schedule_.part(stage, chunk) : stage];
     }
 
-    /// Writes the times of parts in the form of a file, if they can be read back.
+    /// Writes the times of parts as a file has them, if none has more than nine decimals.
     void add_times() {
         const std::vector<Durations>& each = options_.times.each;
         if (each.size() > 1 && !options_.times.by_part) return;

@@ -13,7 +13,7 @@ namespace lockstep {
 /// line.
 std::string schedule_json(const Schedule& schedule);
 
-/// Says how timing_json() writes times and memory.
+/// How timing_json() writes times and memory.
 struct TimingJsonOptions {
     ScheduleTimes times;                   ///< the times that the timing was made with
     double ticks = 1;                      ///< ticks in one unit of the output
@@ -21,7 +21,7 @@ struct TimingJsonOptions {
     const PeriodTiming* period = nullptr;  ///< also written; null if none
     /// Other orders of the same work, also written; null if none.
     const std::vector<KnownOrder>* known = nullptr;
-    bool spans = false;  ///< when each instruction begins and ends
+    bool spans = false;  ///< also write when each instruction begins and ends
 };
 
 /// Returns all that is known of a schedule's times as one JSON document; the manual's

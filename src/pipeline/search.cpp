@@ -21,7 +21,7 @@ namespace lockstep {
 
 namespace {
 
-/// Returns how many instructions of a stage come before the end of its step.
+/// Returns how many computations a stage has before its first reduction or update.
 int work_count(const std::vector<Instruction>& list) {
     const auto end = std::ranges::find_if(
         list, [](const Instruction& each) { return !is_computation(each.kind); });
@@ -279,7 +279,7 @@ class GreedyOrder {
         return stage.held + kept <= limit_ - (last ? 0 : ahead_);
     }
 
-    /// Returns when the work's data is made; none if this is not scheduled yet.
+    /// Returns when the work's data is made; none if its maker is not scheduled yet.
     std::optional<Picoseconds> ready_at(Place place) const {
         const Instruction& each = work_.at(place);
         std::optional<Picoseconds> ready = 0;
@@ -343,8 +343,8 @@ Schedule one_by_one(Schedule schedule) {
     return schedule;
 }
 
-/// Returns the same work in the order of each generator that has this work. The ends of
-/// steps are taken from `work`.
+/// Returns the same work in the order of each generator that has this work. Reductions
+/// and updates are those of `work`.
 std::vector<Schedule> candidates(const Schedule& work) {
     std::vector<Schedule> found;
     for (const std::string& name : schedule_names()) {

@@ -12,11 +12,11 @@ namespace lockstep {
 /// The result of search_order().
 struct FoundOrder {
     Schedule schedule;
-    std::vector<KnownOrder> known;  ///< with any memory, the smallest bubble first
+    std::vector<KnownOrder> known;  ///< whatever their memory; the smallest bubble first
 };
 
-/// Returns the generators' schedules that do the same work as this one on the same
-/// stages, in other orders.
+/// Returns the generators' schedules that do the same work as `work`, on the same stages,
+/// in other orders.
 std::vector<KnownOrder> known_orders(const Schedule& work, const ScheduleTimes& times,
                                      const ScheduleMemory& memory);
 
@@ -32,7 +32,7 @@ std::vector<KnownOrder> known_orders(const Schedule& work, const ScheduleTimes& 
 ///
 /// Throws UsageError if the schedule cannot run, has messages, pairs or versions of
 /// weights, updates weights before its end, or has more than 30,000 instructions. Also
-/// throws it if no order fits into `limit`.
+/// throws UsageError if no order fits into `limit`.
 FoundOrder search_order(const Schedule& work, const ScheduleTimes& times,
                         const ScheduleMemory& memory, double limit);
 

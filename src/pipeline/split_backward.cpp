@@ -6,16 +6,16 @@ namespace lockstep {
 
 namespace {
 
-/// Says how far a stage of a zero-bubble schedule runs ahead.
+/// How far a stage of a zero-bubble schedule runs ahead.
 struct SplitBackwardLead {
     int forwards = 0;  ///< before its first forward-backward pair
-    /// The backward-inputs between a backward-input and its weight half.
+    /// The number of backward-inputs between a backward-input and its weight half.
     int inputs = 0;
 };
 
-/// One stage's work: first `forwards` of warm-up, then a forward and the first half of a
-/// backward in turn. The second halves follow `inputs` places later; the last of them
-/// come at the end.
+/// One stage's work: first the `forwards` of the warm-up, then forwards and first halves
+/// of backwards in turn. A backward's second half runs after `inputs` more first halves;
+/// the last second halves are at the end.
 // lesson: split-backward
 std::vector<Instruction> split_backward_work(int micro_batches,
                                              const SplitBackwardLead& lead) {

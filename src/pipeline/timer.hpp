@@ -39,9 +39,9 @@ struct Timing {
     Picoseconds longest = 0;  ///< the longest of the stages' spans
     Picoseconds ideal = 0;    ///< the busy time of the busiest stage
     Picoseconds bubble() const { return longest - ideal; }
-    /// Divided by `longest`, as in GPipe, Chimera, Zero Bubble; 0 if nothing takes time.
+    /// The bubble divided by `longest`, as in GPipe and Chimera; 0 if nothing takes time.
     double bubble_over_total() const;
-    /// Divided by `ideal`, as in Narayanan et al. 2021 (SC21).
+    /// The bubble divided by `ideal`, as in Narayanan et al. 2021 (SC21).
     double bubble_over_ideal() const;
     /// Returns the fraction of the makespan in which stages are busy, on average.
     double utilisation() const;
@@ -49,7 +49,7 @@ struct Timing {
     /// For each instruction, the instruction that it waited for last (for its end, or for
     /// the arrival of its data). None if it began at time 0.
     std::vector<std::vector<Place>> causes;
-    /// Returns this cause, but skips instructions that take no time.
+    /// Returns the cause of an instruction, but skips causes that take no time.
     Place begins_after(Place place) const;
 
     /// The chain of instructions that sets the makespan: each begins when the one before
@@ -59,15 +59,15 @@ struct Timing {
 
 /// Times a schedule exactly.
 ///
-/// An instruction begins when the one before it on its stage is done and its data has
-/// arrived. Instructions that begin together begin when all of them can. If the schedule
-/// has no messages, data arrives from another stage one message time after it was made,
-/// and messages never wait for one another. If it has messages, a message begins when
-/// both stages have reached it and all messages before it in both stages' queues are
-/// done; only computations that need its data wait for it. The messages of a group run at
-/// the same time, each for its own time; the group is done, and its data has arrived,
-/// when its last message is done. A reduction begins when all stages that hold the part
-/// have reached it, and takes the longest of their times; meanwhile they do nothing else.
+/// An instruction begins when its data has arrived and its stage's previous work is done.
+/// Instructions that begin together begin when all of them can. If the schedule has no
+/// messages, data arrives from another stage one message time after it was made, and
+/// messages never wait for one another. If it has messages, a message begins when both
+/// stages have reached it and all messages before it in both stages' queues are done;
+/// only computations that need its data wait for it. The messages of a group run at the
+/// same time, each for its own time; the group is done, and its data has arrived, when
+/// its last message is done. A reduction begins when all stages that hold the part have
+/// reached it, and takes the longest of their times; meanwhile they do nothing else.
 ///
 /// Throws UsageError for times that do not fit the schedule (ScheduleTimes::require_fit),
 /// and for a schedule with a problem (src/pipeline/validate.hpp). Takes time proportional

@@ -15,7 +15,7 @@ struct Durations {
     Picoseconds forward = 1;
     Picoseconds backward_input = 1;
     Picoseconds backward_weight = 1;
-    Picoseconds message = 0;    ///< sent by the stage; for a part: to and from the next
+    Picoseconds message = 0;    ///< sent by the stage, or between the part and the next
     Picoseconds recompute = 0;  ///< forward once more, before a backward
     Picoseconds reduce = 0;     ///< of gradients over all stages that share them
     Picoseconds update = 0;     ///< of weights
@@ -23,8 +23,8 @@ struct Durations {
     /// stands for the sum of both.
     Picoseconds overlapped = -1;
 
-    /// A whole backward takes the time of both halves. A whole backward and a first half
-    /// also recompute.
+    /// A whole backward takes the time of both halves. The time of a whole backward, and
+    /// of a first half, includes recomputation.
     Picoseconds of_kind(InstructionKind kind) const;
 };
 
@@ -38,8 +38,7 @@ struct ScheduleTimes {
     /// One entry for all, or one for each stage, or one for each part of the model.
     std::vector<Durations> each{{}};
     bool by_part = false;  ///< `each` has an entry for each part
-    /// Messages between these two stages (the lower one first) take another time: a slow
-    /// link.
+    /// Slow links: messages between two stages (the lower first) take this time.
     std::map<std::pair<int, int>, Picoseconds> links;
 
     const Durations& of_place(const Schedule& schedule, Place place) const {

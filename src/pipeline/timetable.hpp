@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// Says what each stage does in which slot; a pass takes one slot. A schedule uses only
-/// the order.
+/// Which pass each stage runs in which slot; a pass takes one slot. A schedule is made
+/// from the order of the passes alone.
 class Timetable {
   public:
     /// The schedule gives stages and parts, and must outlive the timetable.

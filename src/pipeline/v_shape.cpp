@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 /// A pass of a micro-batch on a stage. The micro-batch goes down through the first
-/// chunks, up through the second ones, and the same way back. Weight halves follow in
+/// chunks, up through the second chunks, and the same way back. Weight halves follow in
 /// free slots.
 using Pass = int;
 constexpr Pass kDown = 0;
@@ -112,9 +112,9 @@ class VTimetable {
     int stages_;
     int micro_batches_;
     int slots_ = 0;
-    int most_ = 0;  ///< the peak of all stages
+    int most_ = 0;  ///< the largest of `held_` over all stages
     std::vector<std::vector<Cell>> cells_;
-    std::vector<std::vector<int>> held_;  ///< chunks' activations in each slot
+    std::vector<std::vector<int>> held_;  ///< chunks with held activations, in each slot
     std::vector<std::vector<int>> slot_of_;
 };
 

@@ -459,16 +459,16 @@ class StepCheck {
     std::vector<std::vector<char>> new_gradients_;  ///< by place
 };
 
-/// `stuck` waits for `needed`. On its stage, `needed` comes after `in_front`, or is
-/// `in_front`.
+/// `stuck` waits for `needed`. `in_front`, on the stage of `needed`, must run first; it
+/// may be `needed` itself.
 struct Link {
     Place stuck;
     Place needed;
     Place in_front;
 };
 
-/// Returns the first instruction that a stuck instruction waits for. Instructions that
-/// begin together with it count, too.
+/// Returns the first instruction that a stuck instruction, or an instruction that begins
+/// together with it, waits for.
 Place needed_by(const Schedule& schedule, const WorkIndex& index, const Walk& walk,
                 Place stuck) {
     if (is_message(schedule.at(stuck).kind)) return index.partner(stuck);
@@ -490,7 +490,7 @@ Link link_of(const Schedule& schedule, const WorkIndex& index, const Walk& walk,
     const Place needed = needed_by(schedule, index, walk, stuck);
     const Place program = walk.at(needed.stage);
     // A message that its stage has posted waits for the messages before it in the queue.
-    // Other messages wait for the instruction that the stage has reached.
+    // Any other instruction waits for the instruction that its stage has reached.
     const bool posted = is_message(schedule.at(needed).kind) &&
                         (!program || needed.position < program.position);
     return {stuck, needed, posted ? walk.in_front_of(needed) : program};

@@ -46,7 +46,7 @@ struct Examination {
 /// Checks and times the schedule in one go. The times must fit the schedule.
 Examination examine_schedule(const Schedule& schedule, const ScheduleTimes& times);
 
-/// Checks only the first of these rules: sizes, parts, kinds, micro-batches and chunks.
+/// Checks only the first rule that find_problem() lists.
 std::optional<ScheduleProblem> find_bad_number(const Schedule& schedule);
 
 /// Throws UsageError with the problem's sentence.

@@ -136,7 +136,7 @@ Walk::Queue& Walk::queue_of(Place message) {
     return queues.back();
 }
 
-/// Delivers the stage's messages of a queue, as far as the other stages have come.
+/// Delivers messages at the queue's front whose other ends are also in front of a queue.
 void Walk::serve(int stage, Queue& queue) {
     while (Posted* front = queue.front()) {
         for (int i = front->positions.first; i < front->positions.last; ++i) {

@@ -10,14 +10,14 @@ namespace lockstep {
 /// Runs a schedule as its stages would, and records when everything happens. Each stage
 /// works through its list from front to back. Messages are posted to the stage's queues
 /// and overlap with its computations. Nothing is buffered: a send waits for its receive.
-/// If several stages hold a part, its reductions wait for one another, and the stages
-/// wait for the reductions.
+/// If several stages hold a part, each waits at a reduction of the part until all of them
+/// have reached it.
 class Walk {
   public:
     /// All arguments must outlive the walk.
     Walk(const Schedule& schedule, const WorkIndex& index, const ScheduleTimes& times);
 
-    /// Runs to the end. Returns false if nothing can run before that.
+    /// Runs to the end. Returns false if, before the end, no instruction can run.
     bool run();
 
     /// Returns how many computations were done.
@@ -28,8 +28,8 @@ class Walk {
     /// Returns a message that a stage has posted and that cannot run; none if there is
     /// none.
     Place stuck_message(int stage) const;
-    /// Returns the message that a posted message waits for: itself, or a message in front
-    /// of it in its queue.
+    /// Returns the undelivered message at the front of a posted message's queue; it may
+    /// be the message itself.
     Place in_front_of(Place message) const;
 
     /// Returns when everything happened. Call it once, after run().
@@ -59,7 +59,7 @@ class Walk {
         Earliest end;    ///< of the delivered messages
     };
     struct Queue {
-        int peer = -1;  ///< by direction: the other stage
+        int peer = -1;  ///< the other stage, if queues are by direction
         bool sends = false;
         std::vector<Posted> posted;
         std::size_t served = 0;
@@ -81,7 +81,7 @@ class Walk {
         Earliest computing;  ///< when the next computation can begin
         std::vector<Queue> queues;
         std::vector<int> waiting;  ///< stages that wait for this one
-        bool ready = false;        ///< to be looked at again
+        bool ready = false;        ///< whether the stage is in `ready_`
         Picoseconds busy = 0;
         Picoseconds started = -1;  ///< the first computation's begin
     };

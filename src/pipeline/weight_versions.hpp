@@ -29,7 +29,7 @@ class WeightVersions {
 /// The versions of a chunk's weights that one micro-batch uses; -1 if it uses none.
 struct WeightUse {
     int forward = -1;   ///< its forward reads this
-    int backward = -1;  ///< its backward, or the first half
+    int backward = -1;  ///< its backward, or the first half, reads this
     int updated = -1;   ///< its gradients change this
 
     /// Returns how many steps late the gradients are: the version that they change minus

@@ -122,8 +122,8 @@ Place WorkIndex::need(Place place) const {
                 schedule_.part(place), work.micro_batch);
 }
 
-/// Returns what is at a message's other end: the other message, or the computation there
-/// that makes or uses the data.
+/// Returns what is at a message's other end: the other message, or, if `computing`, the
+/// computation there that makes or uses the data.
 Place WorkIndex::other_end(Place place, bool computing) const {
     const Instruction& work = schedule_.at(place);
     const int part = schedule_.part(place);

@@ -21,7 +21,7 @@ class WorkIndex {
     /// The schedule must outlive the index. Micro-batches and chunks must be in range.
     explicit WorkIndex(const Schedule& schedule);
 
-    /// Returns none if the schedule does not have the instruction. `backward` and
+    /// Returns where an instruction is; none if it is missing. `backward` and
     /// `backward_input` find the same instruction: a whole backward, or the first half.
     Place find(InstructionKind kind, int part, int micro_batch) const;
     /// Two places that do the same work, if there are any.
@@ -30,12 +30,12 @@ class WorkIndex {
     /// Returns the instruction that makes or receives a computation's data, if there is
     /// one.
     Place need(Place place) const;
-    /// Returns the instruction at a message's other end; none if the schedule has none.
+    /// Returns the instruction at a message's other end; none if it is missing.
     Place partner(Place place) const;
     /// Returns the stage at a message's other end, which makes or uses the message's
     /// data; -1 if no stage does.
     int peer(Place place) const;
-    /// Returns whether what `place` needs comes from another stage.
+    /// Returns whether another stage makes the data that `place` needs.
     bool crosses(Place place) const;
     /// Returns the reductions that run together with this one: one on each stage that
     /// holds the part. The first reductions of all these stages run together, then the

@@ -20,7 +20,7 @@ struct NamedTime {
     const char* name;
     WrittenTimes::Amounts WrittenTimes::*written;
     Picoseconds Durations::*ticks;
-    bool of_work;  ///< a part's computation for a micro-batch
+    bool of_work;  ///< whether it is a computation's time
 };
 
 constexpr std::array kTimes{
@@ -61,8 +61,8 @@ bool WrittenTimes::has_lists() const {
 
 namespace {
 
-/// Returns the largest number of amounts of a time. Throws UsageError if a number is
-/// neither one nor `expected`.
+/// Returns the largest number of amounts that a time has. Throws UsageError if a time has
+/// neither one nor `expected` amounts.
 std::size_t entries_of(const WrittenTimes& written, std::size_t expected) {
     const char* unit = written.by_part ? "part" : "stage";
     std::size_t entries = 1;
@@ -70,7 +70,7 @@ std::size_t entries_of(const WrittenTimes& written, std::size_t expected) {
         const std::size_t count = (written.*each.written).size();
         const bool unsaid = count == 0 && each.written == &WrittenTimes::overlapped;
         require(count == 1 || count == expected || unsaid,
-                "{} has {} numbers; one for all {}s, or {}, one a {}, are expected",
+                "{} has {} numbers; one for all {}s, or {}, one per {}, are expected",
                 each.name, count, unit, expected, unit);
         entries = std::max(entries, count);
     }
@@ -92,8 +92,8 @@ std::int64_t common_measure(const WrittenTimes& written, std::int64_t unit, int 
 TickedTimes ticked(const WrittenTimes& written, const Schedule& schedule, int divisor) {
     const int expected = written.by_part ? schedule.part_count() : schedule.stages;
     const std::size_t entries = entries_of(written, static_cast<std::size_t>(expected));
-    // The unit is a billionth over `divisor`, so that the time of one part is a whole
-    // number.
+    // The unit is a billionth divided by `divisor`, so that the time of one part is a
+    // whole number.
     const std::int64_t unit = WrittenTimes::kUnit * divisor;
     const std::int64_t common = common_measure(written, unit, divisor);
     TickedTimes made;

@@ -13,7 +13,7 @@ namespace lockstep {
 
 /// Times as people write them: decimal numbers of any unit, kept exactly.
 struct WrittenTimes {
-    /// In billionths of the unit. One for all parts (or stages), or one for each.
+    /// Amounts in billionths of the unit: one for all parts (or stages), or one for each.
     using Amounts = std::vector<std::int64_t>;
     static constexpr std::int64_t kUnit = 1'000'000'000;
 
@@ -24,7 +24,7 @@ struct WrittenTimes {
     Amounts recompute{0};
     Amounts reduce{0};
     Amounts update{0};
-    Amounts overlapped;  ///< empty: the sum of both
+    Amounts overlapped;  ///< empty stands for the sum of forward and backward
     std::map<std::pair<int, int>, std::int64_t> links;
     bool by_part = true;  ///< else by stage
 
@@ -41,8 +41,8 @@ struct TickedTimes {
     double per_unit = 1;  ///< ticks in one unit
 };
 
-/// `divisor`: a written time of a computation is the sum over this many parts. This does
-/// not apply to messages, links, reductions and updates. Throws UsageError, with the
+/// `divisor`: a written time of a computation is the sum over this many parts. Times of
+/// messages, links, reductions and updates are not divided. Throws UsageError, with the
 /// time's name, unless there is one amount, or one for each part (or stage).
 TickedTimes ticked(const WrittenTimes& written, const Schedule& schedule,
                    int divisor = 1);

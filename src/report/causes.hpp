@@ -13,12 +13,12 @@ namespace lockstep {
 /// Why an event did not begin earlier.
 struct Cause {
     std::string words;                ///< "waited 12 us for all_reduce"; empty if unknown
-    std::vector<std::size_t> events;  ///< places in the trace that it waited for
+    std::vector<std::size_t> events;  ///< the trace's events that it waited for, by index
 };
 
 /// Finds what each event of a trace waited for: a computation waits for the communication
-/// before it, and a communication waits for the rank that came last. A Causes has
-/// pointers into the report.
+/// before it, and a communication waits for the rank that arrived last. The report must
+/// outlive this object.
 class Causes {
   public:
     explicit Causes(const RunReport& report);
@@ -33,8 +33,8 @@ class Causes {
     /// Returns the rank's event that ended when the rank reached the communication; null
     /// if unknown.
     const TraceEvent* ended_before(const TraceEvent& event) const;
-    /// Returns the communication that a wait waited for; null if the trace does not have
-    /// it.
+    /// Returns the communication for which a wait event waited; null if it is not in the
+    /// trace.
     const TraceEvent* communication_of(const TraceEvent& wait) const;
     std::size_t place(const TraceEvent& event) const;
 

@@ -117,15 +117,15 @@ class RunWriter {
             arguments(span));
     }
 
-    /// A place on a queue to which an arrow can be tied. Readers tie the arrow to the
-    /// slice around the place. The place must be before the slice's end.
+    /// A point on a queue at which an arrow begins or ends. Viewers attach the arrow to
+    /// the slice around this point, so the point must be before the slice's end.
     struct Anchor {
         int thread = -1;
         std::int64_t ns = 0;
     };
 
-    /// Returns the span that a message leaves, or in which it arrives; null if the row
-    /// has none. The span may begin when the message leaves, or end when it arrives.
+    /// Returns the span in which a message is sent, or in which it arrives; null if the
+    /// row has none. The span may begin when the message leaves, or end when it arrives.
     static const TraceEvent* span_at(const TimelineRow& row, Picoseconds time,
                                      bool arrives) {
         const auto start = [](const RowSpan& span) { return span.event->start; };
@@ -201,7 +201,7 @@ std::string decimal_text(std::int64_t value, std::int64_t unit) {
 
 std::string chrome_trace(const std::vector<std::pair<std::string, RunReport>>& runs) {
     std::string out = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
-    // Numbered from 1: number 0 is the idle process in some readers.
+    // Numbers begin with 1: some viewers take process 0 for the idle process.
     int process = 1;
     int thread = 1;
     std::int64_t flow = 1;

@@ -14,11 +14,11 @@ namespace lockstep {
 /// arrows, and memory has a counter for each category. Runs that were not traced give no
 /// events.
 ///
-/// Times are in microseconds, rounded from picoseconds to whole nanoseconds in integers.
-/// Perfetto keeps nanoseconds, and drops a slice that ends after the slice around it.
-/// With finer digits, Perfetto's own rounding of start and duration would make such
-/// slices. If a time is no whole nanosecond, the slice's arguments have the exact
-/// start_ps and end_ps.
+/// Times are in microseconds with at most three decimals: they are rounded from
+/// picoseconds to nanoseconds. Perfetto keeps nanoseconds, and drops a slice that ends
+/// after the slice around it. If times had more decimals, Perfetto's own rounding of
+/// start and duration would produce such slices. If a time is no whole nanosecond, the
+/// slice's arguments have the exact start_ps and end_ps.
 std::string chrome_trace(const std::vector<std::pair<std::string, RunReport>>& runs);
 
 /// Returns `value / unit` as an exact decimal number without trailing zeros. `value` is

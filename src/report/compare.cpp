@@ -37,7 +37,7 @@ DType less_precise(DType a, DType b) {
     return epsilon_of(a) < epsilon_of(b) ? b : a;
 }
 
-/// The rule that bounds the tensors of a comparison.
+/// The rule for the bounds on the differences of tensors.
 struct BoundRule {
     std::optional<double> given;
     DType least = DType::f64;  ///< the less precise dtype of the two runs
@@ -58,8 +58,8 @@ std::string problem_of(const HostTensor& a, const HostTensor& b) {
     return "";
 }
 
-/// Compares the tensors element by element. Stops at the first NaN, since nothing is
-/// larger.
+/// Compares the tensors element by element. Stops at the first NaN, which counts as the
+/// largest difference.
 void measure(const HostTensor& a, const HostTensor& b, TensorDifference& result) {
     double scale = 0;
     for (std::int64_t i = 0; i < a.elements(); ++i) {
@@ -75,7 +75,7 @@ void measure(const HostTensor& a, const HostTensor& b, TensorDifference& result)
         result.b = y;
         if (std::isnan(difference)) break;
     }
-    // Without a difference the ratio is 0. A division would be 0 / 0 if all is zero.
+    // Without a difference the result is 0: the division might be 0 / 0.
     result.largest_relative =
         result.largest_absolute == 0 ? 0 : result.largest_absolute / scale;
 }
@@ -241,7 +241,7 @@ std::string summary(const std::vector<TensorDifference>& tensors) {
         count, figure_text(largest.largest_relative), largest.name);
 }
 
-/// "The runs differ in ranks (4 and 2) and seed (1 and 7).", empty if they do not.
+/// "The runs differ in ranks (4 and 2) and seed (1 and 7).", empty if they do not differ.
 std::string differences_text(const std::vector<OptionDifference>& differs) {
     std::string text;
     for (std::size_t i = 0; i < differs.size(); ++i) {

@@ -9,16 +9,16 @@ namespace lockstep {
 
 /// A row of a CSV file, without quotes and without spaces around cells.
 struct CsvRow {
-    int line = 0;  ///< the file's line where it begins, from 1
+    int line = 0;  ///< the line of the file where the row begins, from 1
     std::vector<std::string> cells;
 };
 
-/// Reads CSV text row by row; blank lines at the end do not count. The separator is the
-/// first of tab, semicolon and comma that the first non-empty line has outside quotes and
-/// round brackets.
+/// Reads CSV text row by row; blank lines at the end do not count. The separator is a tab
+/// if the first non-empty line has one outside quotes and round brackets; else a
+/// semicolon, if the line has one there; else a comma.
 class CsvReader {
   public:
-    /// Messages call the text `name`. The text must outlive the reader.
+    /// Error messages call the text `name`. The text must outlive the reader.
     CsvReader(std::string_view text, std::string name);
 
     /// Returns false at the end. Throws UsageError if a quote is not closed, or if text

@@ -11,14 +11,14 @@ struct GptSizes;
 // How a model is built and trained, for a record's run.json (Record::models). Another
 // program can build the same model from this, without reading a lesson's source.
 
-/// Has "kind" "gpt", all sizes and forms (even defaults), and the number of "parameters".
+/// Returns "kind" ("gpt"), sizes and forms, defaults too, and the number of "parameters".
 Json describe(const GptSizes& sizes);
-/// Has "kind" "char_model", its sizes, and "parameters".
+/// Returns "kind" ("char_model"), the sizes, and the number of "parameters".
 Json describe(const CharModelSizes& sizes);
-/// Has "kind" "linear": y = x weight^T + bias.
+/// Returns "kind" ("linear"): y = x weight^T + bias.
 Json describe_linear(std::int64_t in, std::int64_t out);
-/// Has "kind" "sgd" or "adamw", and all options under PyTorch's names. "master" is the
-/// dtype of the weights that are updated, if the model's weights are in 16 bits.
+/// Returns "kind" ("sgd" or "adamw"), and all options under PyTorch's names. "master" is
+/// the dtype of the weights that are updated, if the model's weights are in 16 bits.
 Json describe(const SgdOptions& options, DType dtype);
 Json describe(const AdamWOptions& options, DType dtype);
 

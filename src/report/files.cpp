@@ -51,7 +51,7 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
     return path.has_parent_path() ? path.parent_path() : ".";
 }
 
-/// Makes the names in a folder stay even if the power fails.
+/// Writes a folder's list of names to the disk, so that it survives a power failure.
 void keep_names(const std::filesystem::path& folder) {
     const os::Descriptor names(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!names.open() || fsync(names.number()) != 0) fail(errno, folder);
@@ -182,7 +182,7 @@ void InputFile::read_at(std::uint64_t begin, void* destination, std::uint64_t si
 
 namespace {
 
-/// Waits until a pipe or a terminal has more to read. Its other side must exist.
+/// Waits until a pipe or a terminal has more to read. Throws after half a minute.
 void wait_for_more(const os::Descriptor& file, const std::filesystem::path& path) {
     constexpr int kPatienceSeconds = 30;
     pollfd readable{file.number(), POLLIN, 0};
@@ -206,7 +206,7 @@ std::string read_to_end(const os::Descriptor& file, const struct stat& status,
     const auto size = is_file ? static_cast<std::uint64_t>(status.st_size) : 0;
     require_within(size);
     std::string text;
-    std::uint64_t expected = size + 1;  // one more, to see the end
+    std::uint64_t expected = size + 1;  // one byte more, to see the end of the file
     while (true) {
         const std::size_t before = text.size();
         text.resize(before + static_cast<std::size_t>(expected));

@@ -52,7 +52,7 @@ void make_durable_folder(const std::filesystem::path& path);
 /// power fails.
 void remove_durably(const std::filesystem::path& path);
 
-/// Throws what writing the file would throw. Called before a long run; leaves no file.
+/// Throws what writing the file would throw; leaves no file. Call it before a long run.
 void require_writable_file(const std::filesystem::path& path);
 
 /// A regular file, open for reading from its first byte on. The constructor throws

@@ -7,7 +7,7 @@ namespace lockstep {
 /// The computer of a run, as run.json describes it.
 struct Machine {
     std::string cpu;  ///< model name; "unknown" if the system does not tell
-    int cores = 0;    ///< that this process may use
+    int cores = 0;    ///< cores that this process may use
     std::string system;
     std::string compiler;
 };

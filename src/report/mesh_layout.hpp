@@ -8,8 +8,8 @@
 namespace lockstep {
 
 /// The places of ranks in a picture of a mesh: rows and columns, in reading order. The
-/// slower axes are in rows, the faster ones in columns. Axes of one rank are not shown.
-/// One axis may be cut into runs, one below the other:
+/// slower axes are in rows, the faster ones in columns. Axes with only one rank are not
+/// shown. One axis may be cut into runs, one below the other:
 ///
 ///     dp 0–3     0  1  2  3
 ///     dp 4–7     4  5  6  7
@@ -18,12 +18,12 @@ class MeshLayout {
     /// The room that a picture may use.
     struct Room {
         int columns = 1;    ///< the maximum number of columns (1 or more)
-        double ratio = 1;   ///< of the picture's width to its height
+        double ratio = 1;   ///< the picture's width, divided by its height
         double column = 1;  ///< the width of a column, in any unit
         double row = 1;     ///< the height of a row, in that unit
     };
-    /// Chooses a layout that fits. Its ratio is the nearest to the room's ratio. Layouts
-    /// that cut an axis count as worse.
+    /// Of all layouts that fit, chooses the one whose ratio is nearest to the room's
+    /// ratio. A layout that cuts an axis counts as worse.
     MeshLayout(const MeshShape& shape, const Room& room);
 
     int rows() const { return rows_; }
@@ -42,10 +42,10 @@ class MeshLayout {
     int columns_a_place(const std::string& axis) const;
 
   private:
-    std::vector<MeshShape::Axis> axes_;  ///< of more than one rank; one axis at least
-    std::size_t cut_ = 0;                ///< slower axes are in rows, faster in columns
+    std::vector<MeshShape::Axis> axes_;  ///< with more than one rank; at least one axis
+    std::size_t cut_ = 0;                ///< the axis that is cut; rows show slower axes
     int run_ = 1;                        ///< places of axis cut_ in a row
-    int fast_ = 1;                       ///< ranks of each such place
+    int fast_ = 1;                       ///< ranks in each place of axis cut_
     int rows_ = 1;
     int columns_ = 1;
 };

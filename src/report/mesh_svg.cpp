@@ -20,7 +20,7 @@ constexpr int kMostNumbered = 2'048;
 
 // Pixels.
 constexpr double kMeshMargin = 14;
-constexpr double kMeshWidth = 1'150;  ///< approximate limit for all boxes
+constexpr double kMeshWidth = 1'150;  ///< approximate limit on the width of a row
 constexpr double kMeshRatio = 2;
 constexpr double kMeshGap = 4;
 constexpr double kFrame = 6;  ///< between a frame and its boxes
@@ -41,7 +41,7 @@ DeviceLook look_of(const MeshPicture& picture) {
     const int ranks = picture.shape.ranks();
     if (ranks > kMostNumbered) return {};
     if (ranks > kMostLabelled) return {32, 18, 2, true, false};
-    int columns = 7;  // enough for the title of a frame of one box
+    int columns = 7;  // enough for the title of a frame around one box
     std::size_t lines = 0;
     for (int rank = 0; rank < ranks; ++rank) {
         columns = std::max(columns, columns_of(picture.places(rank)));
@@ -118,7 +118,7 @@ class MeshSvg {
             }
     }
 
-    /// Frames need room where they begin and end.
+    /// Computes where each column is. Leaves room where frames begin and end.
     void place_columns() {
         std::vector<bool> edge(static_cast<std::size_t>(layout_.columns()) + 1);
         for (const Stretch& stretch : stretches_)
@@ -213,7 +213,7 @@ class MeshSvg {
         }
     }
 
-    /// A title needs room, which small frames may not have.
+    /// Returns whether boxes are numbered and the frame is wide enough for its title.
     bool has_title(const Stretch& stretch) const {
         return look_.numbered &&
                kSvgLetter * columns_of(title_of(stretch)) <
@@ -313,7 +313,7 @@ class MeshSvg {
     DeviceLook look_;
     MeshLayout layout_;
     std::vector<Stretch> stretches_;
-    std::vector<double> head_lefts_;  ///< of the axes of rows
+    std::vector<double> head_lefts_;  ///< where the text of each row axis begins
     std::vector<double> xs_;          ///< of columns
     std::vector<double> ys_;          ///< of rows
     double left_ = 0;

@@ -18,9 +18,9 @@ constexpr int kMostRows = 20;  ///< if there are more, only the first and last a
 constexpr int kFirstRows = 8;
 constexpr int kLastRows = 2;
 constexpr int kLeastMeshWidth = 40;
-constexpr double kTextRatio = 2.5;  ///< of width to height; a line is two columns high
+constexpr double kTextRatio = 2.5;  ///< width to height; a line counts as 2 columns
 
-/// Returns the corner of frames with these arms.
+/// Returns the line character that has arms in these directions.
 const char* corner_of(bool up, bool right, bool down, bool left) {
     constexpr const char* kCorners[16] = {" ", "╵", "╶", "└", "╷", "│", "┌", "├",
                                           "╴", "┘", "─", "┴", "┐", "┤", "┬", "┼"};
@@ -114,8 +114,8 @@ class MeshText {
     bool has_edge_left(int row, int column) const {
         return has_frames() && node_at(row, column) != node_at(row, column - 1);
     }
-    /// Returns whether any row has an edge left of the column. The edge then has a column
-    /// of the text.
+    /// Returns whether any row has an edge left of the column. If so, one column of the
+    /// text is for the edge.
     bool has_upright_edge(int column) const {
         for (int row = 0; row < layout_.rows(); ++row)
             if (has_edge_left(row, column)) return true;

@@ -282,8 +282,8 @@ class Staging {
     const fs::path& path() const { return path_; }
 
   private:
-    /// Removes staging folders whose process has ended. If a folder has this process's
-    /// number, it is from an earlier process with that number.
+    /// Removes staging folders whose process has ended. A folder with this process's own
+    /// number is left from an earlier process that had the same number.
     void remove_abandoned() const {
         for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
             const std::optional<pid_t> maker = maker_of(entry.path());
@@ -323,15 +323,14 @@ void try_to_make(const fs::path& folder) {
         for (const fs::path& name : missing)
             if (name != "..") fs::create_directories(inside /= name);
     } catch (const std::system_error& error) {
-        // /proc gives this error, since nothing can be made there.
+        // The system reports this error in /proc, where nothing can be made.
         require(error.code() != std::errc::no_such_file_or_directory,
                 "{}: nothing can be written in {}", folder.string(), existing.string());
         throw;
     }
 }
 
-/// Writes the traces of the traced run with the most ranks; of several such runs, the
-/// last.
+/// Writes a trace per rank for the traced run with the most ranks (the last such run).
 void write_rank_traces(const fs::path& folder, const Record& record) {
     const RunReport* largest = nullptr;
     for (const auto& [name, run] : record.runs) {

@@ -46,8 +46,8 @@ struct RunOptions {
     std::string check = "cheap";  ///< how much was checked: cheap or full
 };
 
-/// Everything that a run leaves. A lesson runs programs one after another; each leaves
-/// its report under a name ("accumulation", "data_parallel").
+/// Everything that is recorded of a run. A lesson runs programs one after another; `runs`
+/// has the report of each program, with a name ("accumulation", "data_parallel").
 struct Record {
     RunOptions options;
     NamedTensors inputs;
@@ -78,14 +78,14 @@ struct Record {
 /// and, if ranks waited, wait_for_graph.svg.
 ///
 /// The folder is made if it does not exist. If it contains anything other than an earlier
-/// record, UsageError says so, and nothing is touched. Throws std::system_error if the
-/// disk is full or the place cannot be written. An earlier record is then still whole:
-/// the new record is written in a hidden folder inside `folder`, and replaces the earlier
-/// record at the end. `folder` may be a mount point or the working folder.
+/// record, throws UsageError and touches nothing. Throws std::system_error if the disk is
+/// full or the place cannot be written. An earlier record is then still whole: the new
+/// record is written in a hidden folder inside `folder`, and replaces the earlier record
+/// at the end. `folder` may be a mount point or the working folder.
 void write_record(const std::filesystem::path& folder, const Record& record);
 
-/// Throws what write_record would throw about the folder. Finds it out by writing a
-/// little there. Called before a long run; leaves nothing.
+/// Throws what write_record would throw about the folder. To find out, writes something
+/// there and removes it. Call this before a long run.
 void require_record_folder(const std::filesystem::path& folder);
 
 /// Returns what run.json says about a record, as far as other code needs it. Throws

@@ -44,7 +44,7 @@ struct NamedDType {
     DType dtype;
 };
 
-/// Hugging Face's names of dtypes, in the order that tensors have in its files.
+/// Hugging Face's names of dtypes, in the order in which its files store tensors.
 constexpr std::array<NamedDType, 4> kDTypes{{{"F64", DType::f64},
                                              {"F32", DType::f32},
                                              {"I32", DType::i32},
@@ -56,7 +56,7 @@ const NamedDType* place_of(DType dtype) {
 
 constexpr const char* kMetadata = "__metadata__";
 
-/// Returns a text from the file as a message quotes it: shortened and escaped.
+/// Returns a text from the file as messages quote it: shortened and escaped.
 std::string shortened(std::string text) {
     constexpr std::size_t kLongest = 80;
     if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
@@ -375,8 +375,8 @@ HostTensor SafetensorsFile::read(const std::string& name, std::int64_t first,
             [&] { return fmt::format("{}: there is no {}", path_.string(), name); });
     const auto& [dtype, shape, begin] = found->second;
     require(first >= 0 && count >= 0 && first <= shape.elements() - count,
-            "{}: {} has {} elements; {} from {} on were asked for", path_.string(), name,
-            shape.elements(), count, first);
+            "{}: {} has {} elements; {} elements from element {} on were requested",
+            path_.string(), name, shape.elements(), count, first);
     HostTensor values(Shape::flat(count), dtype);
     file_.read_at(begin + static_cast<std::uint64_t>(first * bytes_of(dtype)),
                   values.data(), static_cast<std::uint64_t>(values.bytes()));

@@ -301,7 +301,7 @@ class PanelMaker {
     std::map<int, std::size_t> group_of_;
 };
 
-/// Adds the boxes' looks, except those that are known already.
+/// Adds the looks of the boxes to the legend, except looks that are in it already.
 void add_looks(Chart& chart, const std::vector<Row>& rows, std::set<int>& known) {
     for (const Row& row : rows)
         for (const Box& box : row.boxes)
@@ -317,7 +317,7 @@ void add_layers(const Strip& strip, const std::vector<int>& numbers,
             if (level.amounts[i] > 0) layers.insert(numbers[i]);
 }
 
-/// Adds what is drawn to the legend, in order of appearance; then memory.
+/// Fills the legend: first the looks of boxes, in order of appearance, then memory.
 void add_legend(Chart& chart) {
     std::set<int> known;
     std::set<int> layers;

@@ -14,8 +14,8 @@ struct TitledRun {
     const RunReport& report;
 };
 
-/// Returns the run as a chart (src/chart/chart.hpp): a row for each device's queues that
-/// did something, a box for each span, arrows for messages, and memory by category.
+/// Returns the run as a chart (src/chart/chart.hpp): for each device a row for each queue
+/// that did something, a box for each span, arrows for messages, and memory by category.
 /// Phases of the training step have the number of their micro-batch. Devices that do
 /// exactly the same at the same times are one group. If there are more than 1,000
 /// messages, they are counted, not drawn.

@@ -14,14 +14,14 @@ int order_of(const std::string& queue) {
     return queue == "copy" ? 2 : 1;
 }
 
-/// Orders spans by start, with outer spans before inner spans: the longer first, and a
-/// phase before an operation of the same length.
+/// The order of spans: by start, and outer spans before inner spans, that is, the longer
+/// first, and a phase before an operation of the same length.
 bool comes_before(const TraceEvent* a, const TraceEvent* b) {
     return std::tuple(a->start, -a->end, !a->is_phase()) <
            std::tuple(b->start, -b->end, !b->is_phase());
 }
 
-/// A row that is being filled, and the ends of spans that are open at the latest start.
+/// A row that is being filled, and the ends of its spans that have not ended yet.
 struct Lane {
     std::vector<RowSpan> spans;
     std::vector<Picoseconds> open;

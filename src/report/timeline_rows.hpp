@@ -27,8 +27,8 @@ struct TimelineRow {
 };
 
 /// Returns the rows by rank: a device's compute queue first, then its communicators by
-/// name, then its copies. The rows have pointers into the report. Waits are left out
-/// unless `with_waits`: a picture shows them as gaps.
+/// name, then its copies. The report must outlive the rows. Waits are left out unless
+/// `with_waits`: a picture shows them as gaps.
 std::vector<TimelineRow> timeline_rows(const RunReport& report, bool with_waits = false);
 
 /// Returns when the last span, message or rank of the report ended.

@@ -32,7 +32,7 @@ std::map<int, std::size_t> box_by_rank(const std::vector<WaitBox>& boxes) {
     return by_rank;
 }
 
-/// Adds boxes for ranks that others wait for but that wait for no other, one box for each
+/// Adds boxes for ranks that do not wait but for which others wait: one for each
 /// activity.
 void add_idle(std::vector<WaitBox>& boxes, const Diagnosis& diagnosis) {
     const std::map<int, std::size_t> known = box_by_rank(boxes);
@@ -73,8 +73,8 @@ void place_circle(std::vector<WaitBox>& boxes, const std::vector<std::size_t>& c
     }
 }
 
-/// Places the other boxes by their distance, in waits, from the boxes in `placed`. These
-/// have places in the columns before `column`.
+/// Places the other boxes by their distance, in waits, from the boxes in `placed`. The
+/// placed boxes are in the columns before `column`.
 void place_rest(std::vector<WaitBox>& boxes, std::set<std::size_t> placed,
                 std::size_t column) {
     while (placed.size() < boxes.size()) {
@@ -104,13 +104,13 @@ constexpr double kHeight = 62;
 constexpr double kColumn = 430;  // from one column to the next
 constexpr double kRow = 108;
 constexpr double kLeastWidth = 1180;
-constexpr int kLetters = 46;  // that fit into a box
+constexpr int kLetters = 46;  // letters that fit into a box
 
 struct Stroke {
     Meaning meaning;
     const char* width;
     const char* dashes;
-    const char* head;  ///< the marker of its arrows
+    const char* head;  ///< the marker at an arrow's end
     const char* words;
 };
 constexpr Stroke kCircle{Meaning::circle, "3", "none", "wait-circle",
@@ -209,7 +209,7 @@ std::string path_of(const WaitBox& from, const WaitBox& to, const Plan& plan) {
     if (from.column == to.column) return path_along(from, to, plan);
     const bool right = to.column > from.column;
     const std::size_t columns = right ? to.column - from.column : from.column - to.column;
-    if (from.row == to.row && columns > 1) {  // over the boxes between the two
+    if (from.row == to.row && columns > 1) {  // the arrow passes over boxes in between
         const double x1 = plan.left(from) + kWidth / 2;
         const double x2 = plan.left(to) + kWidth / 2;
         const double top = plan.top(from);

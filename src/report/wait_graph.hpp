@@ -15,7 +15,7 @@ struct WaitBox {
     std::string operation;
     std::string place;              ///< file and line; empty if there is none
     std::vector<std::size_t> next;  ///< boxes that it waits for, ascending
-    bool waits = true;              ///< false for ranks that wait for no other
+    bool waits = true;              ///< false for ranks that do not wait
     bool in_circle = false;
     std::size_t column = 0;
     std::size_t row = 0;
@@ -23,17 +23,17 @@ struct WaitBox {
 
 /// Returns the boxes of a diagnosis' waits, with their places. The boxes of the circle
 /// are in the first two columns, down the left and up the right. Without a circle, boxes
-/// that wait for no other are in the first column. Then the other boxes follow: the more
-/// waits they are away from the first boxes, the further to the right. No two boxes have
-/// the same place.
+/// that do not wait are in the first column. Then the other boxes follow: the more waits
+/// they are away from the first boxes, the further to the right. No two boxes have the
+/// same place.
 std::vector<WaitBox> wait_boxes(const Diagnosis& diagnosis);
 
 /// Draws which ranks waited for which other ranks when a run stopped, as a standalone
 /// SVG. Each of the diagnosis' waits has a box with its ranks, their operation and line.
-/// Ranks that others wait for, but that wait for no other, have a grey box. Arrows lead
-/// from a box to the boxes that it waits for. A circle of waiting is thick and has
-/// another colour, which colour-blind readers can also tell apart. If `report` has a
-/// trace, the timeline up to the stop is below.
+/// Ranks that do not wait, but for which others wait, have a grey box. Arrows lead from a
+/// box to the boxes that it waits for. The arrows of a circle are thick and have another
+/// colour, which colour-blind readers can also tell apart. If `report` has a trace, the
+/// timeline up to the stop is below.
 std::string wait_svg(const Diagnosis& diagnosis, const RunReport* report = nullptr);
 
 }  // namespace lockstep

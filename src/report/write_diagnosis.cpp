@@ -84,8 +84,7 @@ void write_diagnosis_files(const std::filesystem::path& folder,
 
 void write_diagnosis(const std::filesystem::path& folder, const FaultError& fault) {
     std::filesystem::create_directories(folder);
-    // A file of an earlier diagnosis would look like this diagnosis' file. Other files
-    // are not ours.
+    // Files of an earlier diagnosis would seem to belong to this one. Other files stay.
     if (std::filesystem::exists(folder / "diagnosis.json"))
         for (const char* name : {"wait_for_graph.svg", "trace.json", "timeline.svg"})
             std::filesystem::remove(folder / name);

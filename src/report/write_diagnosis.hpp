@@ -19,8 +19,8 @@ std::string diagnosis_json(const Diagnosis& diagnosis);
 /// if a file cannot be written.
 void write_diagnosis(const std::filesystem::path& folder, const FaultError& fault);
 
-/// Writes only the first three of these files. `report` may be null; the picture shows
-/// its trace.
+/// Writes only diagnosis.txt, diagnosis.json and, if ranks waited, wait_for_graph.svg.
+/// `report` may be null; otherwise the picture also shows its trace, if it has one.
 void write_diagnosis_files(const std::filesystem::path& folder,
                            const Diagnosis& diagnosis, const RunReport* report);
 

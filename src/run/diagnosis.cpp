@@ -25,7 +25,7 @@ bool has_place(const SourceLine& at) {
     return at.line > 0;
 }
 
-/// Parties that do the same at the same line become one, with the first party's history.
+/// Joins parties that do the same at the same line. Keeps the first party's history.
 std::vector<Diagnosis::Party> grouped(const std::vector<Diagnosis::Party>& parties) {
     std::vector<Diagnosis::Party> groups;
     for (const Diagnosis::Party& party : parties) {
@@ -44,7 +44,7 @@ std::vector<Diagnosis::Party> grouped(const std::vector<Diagnosis::Party>& parti
 }
 
 /// "rank 2: all_reduce(sum, 500 x f32) at lessons/lesson.cpp:31   <-- count", and below
-/// it what the rank did before.
+/// it the rank's history.
 std::string party_text(const Diagnosis::Party& party, int width) {
     std::string line = ranks_text(party.ranks) + ": " + party.operation;
     if (has_place(party.at)) line += " at " + party.at.text();
@@ -131,7 +131,7 @@ std::string circle_text(const Diagnosis& diagnosis) {
 
 namespace {
 
-/// Follows waits. From each wait, continues at the first rank that it waits for.
+/// Finds circles. Each wait leads to the wait of the first rank in its `to`.
 class Circles {
   public:
     explicit Circles(const std::vector<Diagnosis::Wait>& waits)
@@ -141,8 +141,8 @@ class Circles {
                 wait_of_[rank] = i;
     }
 
-    /// Returns the circle that wait `start` leads to. Empty if it leads to a rank that
-    /// does not wait, or to a wait that an earlier start has reached.
+    /// Returns the circle to which the wait `start` leads. Empty if it leads to a rank
+    /// that does not wait, or to a wait that an earlier start has reached.
     std::vector<std::size_t> from(std::size_t start) {
         std::vector<std::size_t> path;
         for (std::size_t at = start; at != kNone; at = next(at)) {
@@ -171,14 +171,14 @@ class Circles {
 
     const std::vector<Diagnosis::Wait>& waits_;
     std::map<int, std::size_t> wait_of_;  ///< by rank
-    std::vector<std::size_t> place_;      ///< on the path
-    std::vector<std::size_t> walk_;       ///< the start that reached it
+    std::vector<std::size_t> place_;      ///< a wait's index on the path
+    std::vector<std::size_t> walk_;       ///< the start whose path reached a wait
 };
 
 }  // namespace
 
 std::vector<std::size_t> circle_of(const std::vector<Diagnosis::Wait>& waits) {
-    // If several ranks wait together, the circle may contain only some of them.
+    // Prefers waits of single ranks: if several wait, maybe only some are in the circle.
     const auto alone = [&](std::size_t i) { return waits[i].from.size() == 1; };
     Circles circles(waits);
     for (std::size_t i = 0; i < waits.size(); ++i) {

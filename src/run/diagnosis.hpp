@@ -22,14 +22,14 @@ struct Diagnosis {
         std::string operation;  ///< "all_reduce(sum, 1000 x f32)", "has ended"
         std::string differs;    ///< the field that differs, if one does
         SourceLine at;
-        std::vector<std::string> history;  ///< its last operations, oldest first
+        std::vector<std::string> history;  ///< the first rank's last calls, oldest first
     };
 
     /// Ranks that wait in the same call for the same other ranks.
     struct Wait {
         std::vector<int> from;
         std::vector<int> to;
-        std::string operation;  ///< if operations differ, the first rank's
+        std::string operation;  ///< the first rank's operation
         SourceLine at;
     };
 
@@ -39,27 +39,27 @@ struct Diagnosis {
     std::string cause;         ///< the likely cause and what to change
     std::string page;          ///< the page that explains the class; empty if none
     std::string communicator;  ///< empty if none is involved
-    std::vector<int> members;  ///< its ranks
+    std::vector<int> members;  ///< the communicator's ranks
     std::int64_t sequence = -1;
-    Picoseconds time = -1;  ///< virtual; negative if there is none
+    Picoseconds time = -1;  ///< virtual time; negative if there is none
     std::vector<Party> parties;
-    std::vector<Party> others;         ///< what every other rank is doing
+    std::vector<Party> others;         ///< the activity of every other rank
     std::vector<std::string> details;  ///< lines of figures that show the mistake
     /// If no rank could continue: all waits, in the order of their first ranks.
     std::vector<Wait> waits;
 
-    /// Returns the printed form: lines, of at most `width` columns if they can be broken.
+    /// Returns the text to print. Lines have at most `width` columns, if possible.
     std::string text(int width = 100) const;
 };
 
 /// "rank 2", "ranks 1–3, 5".
 std::string ranks_text(const std::vector<int>& ranks);
 
-/// Returns a circle of waits, as places in `waits`: each wait waits for ranks of the next
-/// wait, and the last wait for ranks of the first. Prefers the first circle in which each
-/// wait has only one rank. Otherwise returns the circle that the first wait leads to. A
-/// wait for several ranks leads to the first of these ranks. Returns none if a wait leads
-/// to a rank that does not wait.
+/// Returns a circle of waits, as indices in `waits`: the ranks of each wait wait for
+/// ranks of the next wait, and those of the last wait for ranks of the first. A wait for
+/// several ranks leads to the first of these ranks if all of them wait, else to no wait.
+/// Prefers a circle in which each wait has a single rank. Otherwise returns the circle to
+/// which the first wait leads, if there is one.
 std::vector<std::size_t> circle_of(const std::vector<Diagnosis::Wait>& waits);
 
 /// Ends a run that made a mistake.
@@ -67,12 +67,12 @@ class FaultError : public std::runtime_error {
   public:
     explicit FaultError(Diagnosis diagnosis);
     const Diagnosis& diagnosis() const { return diagnosis_; }
-    /// For code that can add facts that the throwing code did not know, such as what the
-    /// other ranks do.
+    /// For code that adds facts that the throwing code could not know, such as the other
+    /// ranks' activity.
     Diagnosis& diagnosis() { return diagnosis_; }
 
-    /// Returns the report of the run when it stopped: figures, and the trace if one was
-    /// asked for. Null if the code that threw knew of no run.
+    /// Returns the report of a simulated run up to this error, with the trace if the run
+    /// has one; null if the error ended no simulated run.
     const std::shared_ptr<const RunReport>& report() const { return report_; }
     void set_report(std::shared_ptr<const RunReport> report) {
         report_ = std::move(report);

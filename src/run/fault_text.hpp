@@ -21,8 +21,7 @@ std::span<const FaultClass> fault_classes();
 /// "lessons/faults/F02.md".
 std::string fault_page(const std::string& fault);
 
-/// Returns a diagnosis with class, title, likely cause and page. The caller adds the
-/// rest.
+/// Returns a diagnosis with only the class, its title, its likely cause and its page.
 Diagnosis diagnosis_of(const std::string& fault);
 
 }  // namespace lockstep

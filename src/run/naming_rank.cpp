@@ -12,7 +12,7 @@ namespace lockstep {
 
 namespace {
 
-/// If the error has exactly one of these types, throws this type with the sentence.
+/// If the error's type is exactly one of these types, throws that type with the sentence.
 template <typename... Types>
 void throw_as(const std::exception& error, const std::string& sentence) {
     const auto throw_one = [&]<typename Type>(const Type*) {

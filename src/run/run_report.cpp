@@ -67,7 +67,7 @@ std::int64_t RunReport::most_held() const {
 
 namespace {
 
-/// A whole that is put together from ranks' shards.
+/// A tensor that is put together from the ranks' shards.
 class Whole {
   public:
     Whole(const std::string& name, Shape shape, DType dtype)

@@ -27,7 +27,7 @@ struct Traffic {
     std::int64_t bytes_received = 0;
 };
 
-/// Bytes by category: now, and at the moment when the total was largest.
+/// Bytes of memory by category: at present, and when the total was largest.
 struct MemoryReport {
     std::array<std::int64_t, kMemoryCategories> current{};
     std::array<std::int64_t, kMemoryCategories> at_peak{};
@@ -45,13 +45,13 @@ struct TimeReport {
     Picoseconds compute = 0;
     Picoseconds communication = 0;  ///< sum over communicators
     Picoseconds copy = 0;           ///< between host and device
-    Picoseconds waiting = 0;        ///< compute queue idle until a communication ended
+    Picoseconds waiting = 0;        ///< compute queue waits for communication or host
     Picoseconds end = 0;            ///< when the rank's last operation ended
 };
 
 /// The work and the memory of a rank's host.
 struct HostReport {
-    Picoseconds compute = 0;  ///< on its own tensors, and staging of unpinned memory
+    Picoseconds compute = 0;  ///< operations on its tensors; staging of unpinned memory
     std::int64_t flops = 0;
     MemoryReport memory;
     std::int64_t bytes_to_host = 0;  ///< copied to the host with start_copy
@@ -66,22 +66,22 @@ struct RankReport {
     std::vector<Traffic> traffic;
     std::int64_t flops = 0;
     std::map<std::string, HostTensor> kept;
-    std::map<std::string, SourceLine> kept_at;  ///< the lines that kept them
+    std::map<std::string, SourceLine> kept_at;  ///< the lines that called Rank::keep
     /// Which part of a whole each shard is. A tensor that is not listed is whole.
     std::map<std::string, Part> kept_parts;
     std::map<std::string, std::vector<double>> series;
-    std::map<std::string, SourceLine> series_at;  ///< the lines of their first value
+    std::map<std::string, SourceLine> series_at;  ///< where each series began
 
     std::int64_t bytes_sent() const;
     std::int64_t bytes_sent_by(std::string_view verb) const;
     std::int64_t messages_sent() const;
-    /// Returns the part of a whole that was kept under the name.
+    /// Returns which part of a whole is kept under the name.
     Part part_of(const std::string& name) const;
 };
 
-/// A span of time on a queue of a device. A wait is on the compute queue, which is idle
-/// until a communication ends. Only virtual devices record waits. They record all waits
-/// that take time, so TimeReport::waiting is their sum.
+/// A span of time on a queue of a device. In a "wait", the compute queue is idle until a
+/// communication ends or the host catches up. Only virtual devices record waits. They
+/// record all waits that take time, so TimeReport::waiting is the sum of the waits.
 struct TraceEvent {
     int rank = 0;
     /// "compute", a communicator's name, "copy", "copy to host", "copy to device",
@@ -94,11 +94,11 @@ struct TraceEvent {
     int micro_batch = -1;
     std::int64_t bytes = 0;
     SourceLine at;
-    /// For a wait: the communicator of the communication that it waits for. Both end
-    /// together, and the wait has the communication's name and bytes.
+    /// For a wait: the communicator of the communication that it waits for, or "host".
+    /// The wait ends with the communication, has its bytes, and is named "wait for NAME".
     std::string communicator = {};
-    /// For a communication: when this rank reached it. The communication begins when all
-    /// ranks have reached it and the queue is free. -1 on GPUs: not recorded.
+    /// For a communication: when this rank reached it; -1 on GPUs, where it is unknown.
+    /// The communication begins when all ranks have reached it and the queue is free.
     Picoseconds issued = -1;
 
     bool is_phase() const { return kind == "phase"; }
@@ -142,8 +142,8 @@ struct RunReport {
 };
 
 /// report_bytes returns a run's report, with tensors and trace, as bytes for another
-/// process. read_report returns the report that the bytes contain, and throws UsageError
-/// if they contain none.
+/// process. read_report returns the report from these bytes. It throws UsageError if the
+/// bytes are not a report.
 std::string report_bytes(const RunReport& report);
 RunReport read_report(const std::string& bytes);
 

@@ -61,7 +61,7 @@ class Json {
     template <typename T>
     Json(const std::map<std::string, T>& members)
         : value_(Object(members.begin(), members.end())) {}
-    /// {{"key", value}, …} is an object, any other list an array.
+    /// {{"key", value}, …} is an object; any other list is an array.
     Json(std::initializer_list<Json> list);
     static Json array() { return Array{}; }
     static Json object() { return Object{}; }
@@ -72,8 +72,8 @@ class Json {
     /// Returns the member of that name. If it is missing, adds it as null.
     Json& operator[](const std::string& key);
 
-    /// Writes the value on one line, or with `indent` spaces a level. Bytes that are not
-    /// UTF-8 become U+FFFD.
+    /// Writes the value on one line, or on several, with `indent` spaces for each
+    /// level. Bytes that are not UTF-8 become U+FFFD.
     std::string dump(int indent = -1) const;
 
     /// Throws JsonError for text that is not JSON, and for numbers that are too large.

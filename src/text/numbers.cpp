@@ -87,7 +87,7 @@ std::string number_text(double value) {
     if (value == std::floor(value) && std::abs(value) < kLargestExact)
         return count_text(static_cast<std::int64_t>(value));
     std::string text = fmt::format("{:.4g}", value);
-    // "1e-05" is written 1e-5, "1e+20" 1e20.
+    // "1e-05" becomes "1e-5", and "1e+20" becomes "1e20".
     const std::size_t exponent = text.find('e');
     if (exponent == std::string::npos) return text;
     const std::size_t digits = text.find_first_not_of("e+-0", exponent);

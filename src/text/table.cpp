@@ -59,8 +59,8 @@ int total_width(const std::vector<Column>& columns) {
         [](int sum, const Column& column) { return sum + column.width; });
 }
 
-/// Narrows the widest column that can shrink, until the table fits. False if it cannot
-/// fit.
+/// Narrows the widest column that can shrink, until the table fits. Returns false if the
+/// table cannot fit.
 bool shrink_to(std::vector<Column>& columns, int width) {
     for (int excess = total_width(columns) - width; excess > 0; --excess) {
         Column* widest = nullptr;

@@ -20,7 +20,7 @@ Lead lead_of(unsigned char byte) {
     if ((byte & 0xF0) == 0xE0) return {2, static_cast<char32_t>(byte & 0x0F), 0x800};
     if ((byte & 0xF8) == 0xF0) return {3, static_cast<char32_t>(byte & 0x07), 0x10000};
     return {0, 0,
-            1};  // a continuation, or no byte of UTF-8: its value is below the least
+            1};  // a continuation, or no byte of UTF-8: the value 0 is below `least`
 }
 
 }  // namespace

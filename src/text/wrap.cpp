@@ -72,7 +72,7 @@ Piece next_piece(std::string_view paragraph, std::size_t& at) {
         ++at;
     const std::size_t begin = at;
     bool opens = false;  // has only opening marks so far
-    bool whole = false;  // nothing but closing marks may follow
+    bool whole = false;  // only closing marks may follow
     while (at < paragraph.size() && !is_space(paragraph[at])) {
         const CodePoint point = decode_utf8(paragraph, at);
         const bool wide = width_of(point.value) == 2;
@@ -176,7 +176,7 @@ std::string wrapped(std::string_view text, int width, std::string_view first,
 
 namespace {
 
-/// Breaks a line where fold() does. In a comment, each new line begins with its mark.
+/// Breaks a line as fold() does. In a comment, each new line begins with `comment`.
 std::vector<std::string> cut_line(std::string_view line, int width,
                                   std::string_view comment) {
     std::vector<std::string> lines;
@@ -190,7 +190,7 @@ std::vector<std::string> cut_line(std::string_view line, int width,
         const std::size_t begin = comment.empty() ? rest.npos : rest.find(comment);
         std::size_t cut =
             place_to_cut(rest, bytes_in_columns(rest, width), std::max(hanging, from));
-        // No line ends with only a comment's mark.
+        // A comment's mark must not be alone at the end of a line.
         if (begin > from && cut > begin && cut <= begin + comment.size() + 1) cut = begin;
         lines.push_back(rest.substr(0, rest.find_last_not_of(' ', cut - 1) + 1));
         const std::size_t next = rest.find_first_not_of(' ', cut);

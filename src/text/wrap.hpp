@@ -6,13 +6,13 @@
 
 namespace lockstep {
 
-// Widths are columns of a terminal: an ideograph takes two, a combining accent none.
-// Texts have no tabs and no escape sequences.
+// Widths are columns of a terminal: an ideograph takes two, a combining accent takes
+// none. Texts have no tabs and no escape sequences.
 
 /// Returns the number of columns of UTF-8 text.
 int columns_of(std::string_view text);
 
-/// Returns how many bytes of `text` fit into `width` columns; at least one character's.
+/// Returns how many bytes of `text` fit into `width` columns, at least one character's.
 std::size_t bytes_in_columns(std::string_view text, int width);
 
 /// Returns a paragraph as lines of at most `width` columns. Lines break at white space
@@ -30,9 +30,9 @@ std::string wrapped(std::string_view text, int width, std::string_view first = "
 /// columns.
 std::vector<std::string> fold(std::string_view line, int width);
 
-/// Returns code in lines of at most `width` columns. If a line of a statement is too
-/// long, its other lines are indented by four columns more than its first line, instead
-/// of being aligned. Lines that are still too long are folded.
+/// Returns code in lines of at most `width` columns. If a statement has a line that is
+/// too long, its lines after the first are not aligned, but indented by four columns more
+/// than the first. Lines that are still too long are folded.
 std::vector<std::string> fold_code(std::string_view code, int width);
 
 /// Return the text, filled with spaces up to `width` columns. pad_right puts the spaces

@@ -33,7 +33,7 @@ Part part_dealt(Deal deal, const Shape& whole, int rank, int ranks) {
     const TokenDeal tokens{order_of(deal), ranks, rank};
     const std::int64_t share = tokens.share_of(whole[0], "dealing rows");
     const TokenRows own = tokens.own(share);
-    // A token has a row of the matrix for each sequence.
+    // The matrix has `each` rows per token: one for each sequence.
     const std::int64_t each = matrix_rows(whole) / whole[0];
     Part part{whole, whole.with_first(share), {}, 0};
     for (std::int64_t token = 0; token < share; ++token)

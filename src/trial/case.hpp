@@ -11,8 +11,8 @@
 namespace lockstep {
 
 /// How a tensor is distributed over ranks. `whole`: each rank gets all of it. `columns`:
-/// each gets equally many adjacent columns. Otherwise each gets equally many rows of the
-/// first dimension, in this order of tokens.
+/// each gets equally many adjacent columns. Otherwise each rank gets equally many rows of
+/// the first dimension, and the enumerator names the order of tokens.
 enum class Deal { whole, columns, contiguous, striped, zigzag };
 
 Deal in_order(TokenOrder order);
@@ -33,8 +33,8 @@ struct Case {
     DType dtype = DType::f64;  ///< of floating-point inputs
 };
 
-/// Runs the task on every rank with its parts of the inputs. Ranks keep the outputs,
-/// except texts, under the outputs' names. A run without numbers keeps nothing.
+/// Runs the task on every rank with the rank's parts of the inputs. Ranks keep the
+/// outputs, except texts, under the outputs' names. A run without numbers keeps nothing.
 Outcome outcome_of(Cluster& cluster, const Task& task, const Case& given,
                    Mistakes mistakes = Mistakes::thrown);
 

@@ -13,8 +13,8 @@ namespace lockstep {
 struct Difference {
     double absolute = 0;
     double relative = 0;
-    std::string name;      ///< of the tensor with `relative`; empty if all are equal
-    std::int64_t at = -1;  ///< the row-major place in it
+    std::string name;      ///< the tensor that has `relative`; empty if all are equal
+    std::int64_t at = -1;  ///< the row-major place in that tensor
 };
 
 /// Compares tensors with the same names. Throws UsageError if a tensor is missing on one

@@ -19,14 +19,14 @@ NamedTensors kept_under(const RunReport& report, const std::string& prefix);
 /// Says what happens if the program makes a mistake.
 enum class Mistakes {
     /// A mistake that is found is thrown as FaultError. UsageError is thrown if two ranks
-    /// kept different bits of a tensor that both have whole.
+    /// kept different bits of a tensor, and each has the whole tensor.
     thrown,
-    /// A mistake that is found is the outcome. If several ranks have a tensor whole, the
-    /// first rank's tensor is taken.
+    /// A mistake that is found is returned as Outcome::stopped. If several ranks have the
+    /// whole of a tensor, the first rank's is taken.
     kept
 };
 
-/// Returns all tensors that ranks kept, put together, by their full names.
+/// Returns all tensors that ranks kept, assembled from their parts, by their full names.
 NamedTensors all_kept(const RunReport& report, Mistakes mistakes = Mistakes::kept);
 
 /// Returns the tensors whose names begin with the prefix, and removes the prefix.
@@ -38,8 +38,8 @@ std::vector<double> losses_of(const RunReport& report);
 /// The result of a run, on any number of ranks, so that two runs can be compared.
 struct Outcome {
     RunReport report;
-    /// All tensors that ranks kept, put together, and the losses: "loss/0" is the loss of
-    /// the first step, shape (1).
+    /// All tensors that ranks kept, assembled from their parts, and the losses: "loss/0"
+    /// is the loss of the first step, shape (1).
     NamedTensors results;
     std::optional<Diagnosis>
         stopped;  ///< the mistake that ended the run, if any; then there are no results
@@ -48,7 +48,7 @@ struct Outcome {
     std::string fault() const { return stopped ? stopped->fault : ""; }
 };
 
-/// Runs the program. Rethrows its exceptions, except FaultError with Mistakes::kept.
+/// Runs the program. Rethrows what it throws, except FaultError with Mistakes::kept.
 Outcome outcome_of(Cluster& cluster, const Program& program,
                    Mistakes mistakes = Mistakes::thrown);
 

@@ -16,7 +16,7 @@ class TaskInputs {
     std::map<std::string, std::int64_t> numbers;
     std::map<std::string, Part> parts{};  ///< which part of its whole a tensor is
 
-    // Each throws UsageError if the input is missing, and names it.
+    // tensor(), number() and integer() throw a UsageError that names a missing input.
 
     const Tensor& tensor(const std::string& name) const;
     std::int64_t number(const std::string& name) const;

@@ -11,7 +11,7 @@
 namespace lockstep {
 
 /// The parameters that a rank has between steps, and the parameters that have the batch's
-/// gradients after a step. If parameters are sharded, the latter are the rank's shards.
+/// gradients after a step. If parameters are sharded, `gradients` has the rank's shards.
 struct Trained {
     Trained(std::vector<Parameter*> parameters)
         : values(parameters), gradients(std::move(parameters)) {}
@@ -24,7 +24,7 @@ struct Trained {
 
 /// Runs a training step. Returns this rank's term of the loss, (1), or none.
 using Step = std::function<Tensor(int step)>;
-/// Rank 0 calls it with the number of finished steps.
+/// Rank 0 calls this function with the number of finished steps.
 using Advance = std::function<void(int steps)>;
 
 /// Trains on one rank. Keeps the final parameters under their names, the initial

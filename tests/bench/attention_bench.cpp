@@ -1,6 +1,6 @@
 // Compares simulated attention with plain Eigen, which computes and keeps all scores of a
 // head, causal or not. Also compares Ring Attention with the same attention on one
-// device. Both run in turns in one process; the fastest turns count.
+// device. All methods take turns in one process; the fastest turns count.
 
 #include <algorithm>
 #include <benchmark/benchmark.h>
@@ -184,7 +184,7 @@ BENCHMARK_CAPTURE(attention, forward, Pass::forward)->Apply(shapes);
 BENCHMARK_CAPTURE(attention, backward, Pass::backward)->Apply(shapes);
 BENCHMARK_CAPTURE(attention, products, Pass::products)->Apply(shapes);
 
-/// Returns the seconds of both passes, until all ranks are ready, in the fastest turn.
+/// Returns the seconds that both passes took in the fastest turn, until ranks were ready.
 double seconds_of_passes(Device& device, Module& module, std::int64_t tokens,
                          const auto& all_ready) {
     constexpr int kTurns = 3;

@@ -1,5 +1,5 @@
-// Compiled once for each width of vectors. Macros rename Eigen and EIGEN_OF_WIDTH, which
-// this file defines, because the linker would keep only one of two equal names.
+// Compiled once for each width of vectors. For each width, macros rename Eigen and this
+// file's EIGEN_OF_WIDTH, because the linker would keep only one of two equal names.
 #include "tests/bench/eigen_product.hpp"
 
 #include <Eigen/Core>

@@ -22,7 +22,7 @@ sim::ClusterOptions shapes_only(int ranks) {
     return options;
 }
 
-/// Barriers. Each is one rendezvous of all ranks.
+/// Barriers. Each barrier is one rendezvous of all ranks.
 void rendezvous(benchmark::State& state) {
     const auto ranks = static_cast<int>(state.range(0));
     const int barriers = 2'000'000 / ranks;
@@ -37,7 +37,7 @@ void rendezvous(benchmark::State& state) {
 }
 BENCHMARK(rendezvous)->Arg(8)->Arg(1024)->Arg(16384)->Unit(benchmark::kMillisecond);
 
-/// 1 MiB over 1,024 devices: 2,046 steps of 2,048 messages.
+/// 1 MiB over 1,024 devices: 2,046 steps of 1,024 messages.
 void ring_all_reduce_by_hand(benchmark::State& state) {
     for ([[maybe_unused]] const auto _ : state)
         sim::make_cluster(shapes_only(1024))->run([](Rank& rank) {
@@ -65,7 +65,7 @@ void all_to_all_by_hand(benchmark::State& state) {
 }
 BENCHMARK(all_to_all_by_hand)->Unit(benchmark::kMillisecond);
 
-/// One collective of all n ranks, without numbers. Its cost may grow at most as n log n.
+/// One collective of n ranks with shapes only; the cost may grow at most as n log n.
 template <typename Collective>
 void of_many_ranks(benchmark::State& state, Collective collective) {
     constexpr int kTimes = 10;
@@ -101,7 +101,7 @@ BENCHMARK(reduce_scatter)
     ->Arg(16384)
     ->Unit(benchmark::kMillisecond);
 
-/// Makes groups of eight ranks, and groups with one rank from each eight.
+/// Makes groups of eight ranks, and groups with one rank of each such group.
 void splits(benchmark::State& state) {
     of_many_ranks(state, [](Rank& rank) {
         const int me = rank.index();

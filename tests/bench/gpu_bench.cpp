@@ -1,7 +1,7 @@
 // Measures how well the device uses its GPU. Compares each operation on 64 M elements
 // with the best that the GPU can do, given a copy's bandwidth and the rate of
-// instructions, and the matrix product with plain cuBLAS. All take turns in rounds, timed
-// by events. The results are medians over the rounds. Exits with 77 if there is no GPU.
+// instructions, and the matrix product with plain cuBLAS. Measurements take turns in
+// rounds, timed by events. Results are medians of rounds. Exits with 77 without a GPU.
 
 #include <algorithm>
 #include <benchmark/benchmark.h>
@@ -77,7 +77,7 @@ using Operation = std::function<void(Device&, const Operands&)>;
 struct Goal {
     double share = 0.85;
     double passes = 1;
-    double instructions = 0;  ///< per element, in the machine code for 9.0
+    double instructions = 0;  ///< per element, in the machine code for capability 9.0
 };
 
 /// Returns how many instructions all lanes of the GPU together run in a second.
@@ -122,16 +122,16 @@ struct NamedOperation {
     Goal goal = {};
 };
 
-// The goals below 85 %. Each says what makes the kernel slower.
+// Goals lower than the default, each with what makes its kernel slower.
 constexpr Goal kManyRegisters{0.75};    ///< at most two blocks a multiprocessor
-constexpr Goal kTwoStages{0.75};        ///< sums of blocks, then the sum of these
+constexpr Goal kTwoStages{0.75};        ///< each block's sum, then the sum of these sums
 constexpr Goal kDivides{0.7};           ///< finds its position by 64-bit divisions
 constexpr Goal kChecksTargets{0.75};    ///< looks up a target for each row
 constexpr Goal kBlockAlone{0.75};       ///< one block a multiprocessor; all threads wait
 constexpr Goal kRowsTwice{0.85, 1.5};   ///< reads rows twice, writes them once
-constexpr Goal kLogitsTwice{0.7, 1.5};  ///< the same; also shifts loads and stores
-/// Adds to rows of the table in the order of ids. The sort has 16 rounds that merge pairs
-/// of numbers (a thousandth of the number of elements). Rows are at random places.
+constexpr Goal kLogitsTwice{0.7, 1.5};  ///< like kRowsTwice; also shifts loads and stores
+/// Adds to rows of the table in the order of ids. The kRows ids are first
+/// sorted, in 16 rounds of merging. Rows are at random places.
 constexpr Goal kScatters{0.4};
 constexpr Goal kPhilox{0.6, 1, 95};
 /// Box and Muller's formula in f64, which has half the rate of f32.
@@ -274,7 +274,7 @@ std::vector<NamedOperation> softmaxes_and_losses() {
     };
 }
 
-/// Computes the product by cuBLAS, with a handle in the state in which cuBLAS creates it.
+/// Computes the product by cuBLAS, with a handle as cuBLAS creates it.
 class PlainCublas {
   public:
     explicit PlainCublas(const gpu::Stream& stream) {

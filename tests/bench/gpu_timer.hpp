@@ -16,7 +16,7 @@ inline double median(std::vector<double> values) {
 }
 
 /// Measures the seconds of one launch on the device, by events. Averages over several
-/// launches. These follow each other closely, so the host's work does not show.
+/// launches. The launches follow each other closely, so they hide the host's work.
 class Timer {
   public:
     explicit Timer(gpu::Device& device) : device_(device) {}

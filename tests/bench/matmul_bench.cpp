@@ -1,6 +1,6 @@
 // Measures matrix products on one thread: Lockstep's kernels, Eigen with vectors of both
-// widths, and OpenBLAS if it is installed. They take turns in rounds. The result is the
-// median GFLOP/s of the rounds.
+// widths, and OpenBLAS if it is installed. The libraries take turns in rounds. The result
+// is the median GFLOP/s of the rounds.
 
 #include <algorithm>
 #include <benchmark/benchmark.h>
@@ -57,8 +57,8 @@ std::int64_t last_shape() {
     return static_cast<std::int64_t>(all_shapes().size()) - 1;
 }
 
-/// Returns OpenBLAS's cblas_sgemm or cblas_dgemm, found at run time and set to one
-/// thread; null if OpenBLAS is not installed.
+/// OpenBLAS's cblas_sgemm or cblas_dgemm, found at run time and set to one thread; null
+/// if OpenBLAS is not installed.
 template <typename T>
 class OpenBlas {
   public:
@@ -105,7 +105,7 @@ double median(std::vector<double> values) {
     return *middle;
 }
 
-/// Random numbers. They begin at a cache line, like the simulator's tensors.
+/// Random numbers that begin at a cache line, like the simulator's tensors.
 template <typename T>
 class Elements {
   public:

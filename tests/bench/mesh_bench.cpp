@@ -1,6 +1,6 @@
-// Measures a step of a GPT on a mesh of many devices, without numbers. The step includes
-// the creation of devices, layers and an optimizer. Also measures this process's peak
-// memory.
+// Measures a step of a GPT on a mesh of many devices that compute only shapes. The step
+// includes the creation of devices, layers and an optimizer. Also measures this process's
+// peak memory.
 
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>

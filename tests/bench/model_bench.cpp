@@ -1,5 +1,5 @@
 // Measures the simulation tax: a step of the lesson's model on 4 virtual devices, divided
-// by direct calls of the same kernels. Both take turns in one process, so that the
+// by direct calls of the same kernels. The two take turns in one process, so that the
 // machine's noise affects both.
 
 #include <algorithm>
@@ -117,7 +117,7 @@ double simulated_seconds() {
     return seconds;
 }
 
-/// Both take turns in rounds. Reports the median ratio of the rounds.
+/// Step and direct calls take turns in rounds. Reports the median ratio of the rounds.
 void simulation_tax(benchmark::State& state) {
     std::vector<double> ratios;
     for ([[maybe_unused]] const auto _ : state) {

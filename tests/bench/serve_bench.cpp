@@ -1,6 +1,6 @@
-// Measures a service of 1,000 requests without numbers, and this process's peak memory.
-// The model is LLaMA-2 13B with a fifth of its heads of keys. It runs on 64 devices in
-// tensor-parallel groups.
+// Measures a service of 1,000 requests, with shapes only, and this process's peak memory.
+// The model is LLaMA-2 13B with a fifth of its heads of keys. The model runs on 64
+// devices in tensor-parallel groups.
 
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>

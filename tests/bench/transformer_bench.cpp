@@ -1,4 +1,4 @@
-// Measures how fast runs without numbers simulate a transformer of any size.
+// Measures how fast runs of shapes only simulate a transformer of any size.
 
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>

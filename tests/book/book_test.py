@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests the book's pages in Chromium. They must print nothing on the console, and all links must
+"""Tests the book's pages in Chromium. No page may print to the console, and all links must
 work. In a narrow window nothing may stick out, and all parts of lessons must work.
 
 Argument: the book's folder. With LOCKSTEP_SCREENSHOTS=FOLDER, the folder gets pictures of each page
@@ -47,8 +47,8 @@ class Pages(laboratory.LaboratoryTest):
                 self.assertEqual(self.window.console(), [])
 
     def test_pictures_of_chinese_pages_explain_themselves_in_chinese(self):
-        """First is an operation's name. Each later line must be Chinese, except a size and a place
-        in the code."""
+        """A tooltip's first line is an operation's name. The other lines must be Chinese, except
+        sizes and places in the code."""
         lines = set()
         for page in PAGES:
             if page.startswith("zh/"):
@@ -245,7 +245,7 @@ class Lesson(laboratory.LaboratoryTest):
         self.assertIsNotNone(self.question())
 
     def test_an_answer_given_twice_is_one_try(self):
-        """The second answer comes before the module that judges has been loaded."""
+        """The second answer is given before the module that judges answers is loaded."""
         name, choice, _ = self.question()
         said = self.window.run(
             "const form = document.getElementById(arguments[0]);"
@@ -288,7 +288,7 @@ class Lesson(laboratory.LaboratoryTest):
         self.assertIn("Right:", self.text(f"#{question[0]} + .outcome"))
 
     def test_a_hint_knows_the_usual_mistake(self):
-        """After a wrong number, the first question that has a hint for it must show the hint."""
+        """After the usual wrong number, the first question with a hint must show this hint."""
         while question := self.question():
             hint = self.window.run(
                 "return JSON.parse(document.querySelector(arguments[0]).dataset.prediction).hints[0] ?? null", FORM)

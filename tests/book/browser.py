@@ -80,7 +80,7 @@ class Browser:
             {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}])
 
     def run(self, script, *arguments):
-        """Runs a script. Returns the value of its `return`."""
+        """Runs a script. Returns the value that the script returns."""
         return self._ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     def until(self, script, *arguments, seconds=20):

@@ -248,7 +248,7 @@ class Pipeline(laboratory.LaboratoryTest):
         self.assertEqual(stops, ["BUTTON", "INPUT", "BUTTON", "INPUT"])
 
     def test_the_chinese_page_is_in_chinese(self):
-        """Returns all words except code, names and words that are marked as English."""
+        """All words in Latin letters must be code, known names, or marked as English."""
         english = ("const words = new Set();"
                    "const add = (text) => {"
                    "  for (const word of text.match(/[A-Za-z]{3,}/g) ?? []) words.add(word); };"

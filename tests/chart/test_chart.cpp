@@ -29,7 +29,7 @@ bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
-/// One row of one device. The boxes have these lengths, in units, and numbers from
+/// One row of one device. The boxes have these lengths, in units, and are numbered from
 /// `first` on. After them the device is idle until `end`.
 Chart row_of_boxes(const std::vector<Picoseconds>& lengths, int first, Picoseconds end) {
     Chart chart;
@@ -136,7 +136,7 @@ TEST_CASE("a number is written wherever it fits, in text and in the SVG", "[char
     CHECK(contains(chart_svg(row_of_boxes({20}, 8, 66)), ">forward 8<"));
 }
 
-TEST_CASE("a picture that grows is wide enough for the number of its shortest box",
+TEST_CASE("a picture that grows is wide enough for the number in its shortest box",
           "[chart]") {
     Chart chart = row_of_boxes(std::vector<Picoseconds>(100, 1), 0, 100);
     CHECK(count_of(chart_svg(chart), " class=\"b\"") == 10);  // 10 pixels: one digit

@@ -6,7 +6,7 @@
 
 namespace lockstep::test {
 
-/// Returns values to test functions of one number: near zero, in both tails, and extreme.
+/// Returns arguments for tests of functions: near zero, in both tails, and extreme.
 inline HostTensor trial_values(DType dtype) {
     std::vector<double> values = {0,    -0.0, 1e-20, -1e-20, 1e-5, 3e-4, 5e-4, 8.1,
                                   -8.1, 20,   -20,   100,    -100, 1e4,  -1e4};
@@ -15,7 +15,7 @@ inline HostTensor trial_values(DType dtype) {
     return HostTensor::of({static_cast<std::int64_t>(values.size())}, values).as(dtype);
 }
 
-/// Expects `f` of each trial value x, with the error of one rounding of size(x).
+/// Expects f(x) for each trial value x, with the error of one rounding of size(x).
 inline Expected each(const HostTensor& x, const std::function<double(double)>& f,
                      const std::function<double(double)>& size) {
     Expected expected(x.shape(), x.dtype());
@@ -122,7 +122,7 @@ TEST_CASE("GELU by tanh is the formula of its paper, and so is its derivative", 
     const HostTensor dy = random_values(x.shape(), dtype, "dy");
     Expected expected(x.shape(), dtype);
     for (std::int64_t i = 0; i < x.elements(); ++i) {
-        // 1 - sigmoid(2 u) is wrong by epsilon. This error is multiplied by 2 x u'.
+        // 1 - sigmoid(2 u) has an error of epsilon, which is multiplied by 2 x u'.
         const double a = std::min(std::abs(x.at(i)), 8.0);
         expected.add(dy.at(i) * gelu_by_tanh_slope(x.at(i)),
                      std::abs(dy.at(i)) * (1 + a * 1.6 * (1 + 0.14 * a * a)));
@@ -169,7 +169,7 @@ TEST_CASE("SwiGLU and its derivative use the first half of a row as a gate of th
         for (std::int64_t j = 0; j < width; ++j) {
             const double rest = gate(width + j);
             y.add(silu_of(gate(j)) * rest, std::abs(gate(j) * rest));
-            // 1 - sigmoid(gate) is wrong by epsilon, unless it is a power of two.
+            // 1 - sigmoid(gate) has an error of at most epsilon.
             dx.add(
                 gradient(j) * rest * silu_slope(gate(j)),
                 std::abs(gradient(j) * rest) * (1 + std::min(std::abs(gate(j)), 20.0)));

@@ -94,8 +94,8 @@ class BackwardDefinition {
         return Sums(static_cast<std::size_t>(gradient.values.elements()));
     }
 
-    /// A weight's error is that of attention_definition.hpp. The product of dy and v is a
-    /// sum of `width` terms. ds is a product, so the errors of its factors add up.
+    /// attention_definition.hpp explains the error of a weight. The product of dy and v
+    /// is a sum of `width` terms. ds is a product, so the errors of its factors add up.
     void add_pair(Sums& dq, Sums& dk, Sums& dv, std::int64_t b, std::int64_t h,
                   std::int64_t i, const SeenKey& seen) const {
         const HeadCase& test_case = operands_.test_case;

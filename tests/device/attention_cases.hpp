@@ -91,7 +91,7 @@ inline std::vector<HeadCase> attention_cases_in_bf16() {
             {70, 70, 1, 1, 1, 64, 4, 0},   {9, 70, 1, 2, 1, 40}};
 }
 
-/// The type of the heads' numbers, and the columns of each head.
+/// The type of the numbers in heads, and how many columns each head has.
 struct HeadType {
     DType dtype;
     std::int64_t width;
@@ -114,8 +114,8 @@ struct DealtCase {
     std::int64_t n;
 };
 
-/// Returns each rank's queries with all keys, rows that cross from one rank's share to
-/// the next, queries and keys in two orders, and long shares.
+/// Returns these cases: each rank's queries with all keys, rows that cross from one
+/// rank's share to the next, queries and keys in two orders, and long shares.
 inline std::vector<DealtCase> dealt_cases(TokenOrder order) {
     const TokenRows all{order, 3, 22, 0}, more{order, 3, 100, 0};
     const auto from = [](TokenRows tokens, std::int64_t row) {

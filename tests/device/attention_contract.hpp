@@ -68,7 +68,7 @@ struct WeightedHeads {
     bool transposed_;
 };
 
-TEST_CASE("Sums of heads equal their definition, side by side in a new tensor", kTags) {
+TEST_CASE("Sums of heads, side by side in a new tensor, equal their definition", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     for (const HeadCase& test_case : head_cases()) {
@@ -90,7 +90,7 @@ TEST_CASE("Sums of heads equal their definition, side by side in a new tensor", 
     }
 }
 
-/// Checks sums of `y_heads` heads. They are added to `into` heads.
+/// Checks add_head_sums: y has `y_heads` heads, and the destination has `into` heads.
 inline void check_added_sums(Bench& bench, const HeadCase& test_case, std::int64_t into,
                              std::int64_t y_heads, DType dtype,
                              const HeadSumOptions& options) {

@@ -14,10 +14,9 @@
 //
 //     p (sqrt(width) S + |s| + |L| + 1) + least,
 //
-// where `least` is the smallest number with all its digits; it may be lost completely.
-// The error of a sum with these weights is the sum of |v| times their errors, plus the
-// sum's own rounding. If heads are bf16, a device may round weights to bf16 before
-// multiplying.
+// where `least` is the smallest normal number; a weight below it may become 0. The error
+// of a sum with these weights is the sum of |v| times their errors, plus the sum's own
+// rounding. If heads are bf16, a device may round weights to bf16 before multiplying.
 
 namespace lockstep::test {
 
@@ -41,7 +40,7 @@ struct AttentionOperands {
 struct SeenKey {
     std::int64_t key;
     double score;
-    double off;  ///< error of the sum that is the score
+    double off;  ///< error of the score, which is a sum
 };
 
 /// The keys that one head of a query sees.
@@ -127,7 +126,7 @@ class AttentionDefinition {
         return result;
     }
 
-    /// (batches, heads, m): the logarithm of a sum with a relative error.
+    /// The log-sum-exps, (batches, heads, m): logarithms of sums with a relative error.
     Expected log_sum_exp() const {
         Expected expected({test_case_.batches, test_case_.heads, test_case_.m},
                           computed_in(operands_.dtype));

@@ -29,9 +29,9 @@ class Trial {
     }
     Tensor empty(Shape shape) { return bench_->empty(shape, dtype_); }
 
-    /// A result of the trial's own type.
+    /// Keeps a result of the trial's own type.
     void gives(const Tensor& result) { gives(result, dtype_); }
-    /// A result that is f32 in both trials, such as a statistic or a master's new value.
+    /// Keeps a result that is f32 in both trials, such as a statistic or a new master.
     void gives_f32(const Tensor& result) { gives(result, DType::f32); }
     void gives_indices(const Tensor& result) { gives(result, DType::i32); }
     void gives(const Normalized& results) {
@@ -362,7 +362,7 @@ TEST_CASE("Every operation on bf16 is f32's, rounded once", kTags) {
         t.gives(best);
         t.gives_indices(which);
     });
-    rounds_once("sgd, and of a master copy", [](T& t) {
+    rounds_once("sgd, also of a master copy", [](T& t) {
         const Tensor g = t.in("g", kMatrix);
         for (const double momentum : {0.0, 0.9})
             for (const bool is_master : {false, true}) {
@@ -380,7 +380,7 @@ TEST_CASE("Every operation on bf16 is f32's, rounded once", kTags) {
         t->clip_factor(factor, t.in("squares", {1}, 1, 2), 0.7);
         t.gives(factor);
     });
-    rounds_once("adamw, and of a master copy", [](T& t) {
+    rounds_once("adamw, also of a master copy", [](T& t) {
         const Tensor p = t.in("p", kMatrix), g = t.in("g", kMatrix);
         const Tensor m = t.in("m", kMatrix), v = t.in("v", kMatrix, 0, 1);
         t->adamw(p, g, m, v, 3, {});
@@ -406,7 +406,7 @@ TEST_CASE("Memory around operands in bf16 stays as it is", kTags) {
     Trial t(DType::bf16);
     const Tensor flat = t.in("flat", {24});
     const HostTensor before = t->download(flat);
-    // Two operands side by side in one storage. Later one operand is source and result.
+    // Two operands side by side in one storage; then one operand as source and result.
     t->add(flat.slice(8, 4), flat.slice(12, 4));
     t->add(flat.slice(16, 4), flat.slice(16, 4));
     const HostTensor after = t->download(flat);

@@ -55,7 +55,7 @@ TEST_CASE("A causal softmax compares tokens, in any order of sharding", kTags) {
     for (std::int64_t rank = 0; rank < tokens.ranks; ++rank) {
         CAPTURE(rank);
         const TokenRows own = tokens.of_rank(rank);
-        // With the gathered keys of all ranks, then with one rank's keys.
+        // First with all ranks' keys, then with one rank's keys at a time.
         check_causal_softmax(bench, random_values({2, 22, 66}, dtype, "all", -9, 9),
                              {true, own, tokens});
         for (std::int64_t other = 0; other < tokens.ranks; ++other)

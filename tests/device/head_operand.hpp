@@ -42,8 +42,8 @@ struct HeadOperand {
         return values.at(place(batch, head, row, column));
     }
     /// Calls `f(batch, head, row, column)` for each element in the order of memory. Head
-    /// -1 stands for the columns before and behind the heads; their numbers count from
-    /// the tensor's first column.
+    /// -1 means the columns before and behind the heads; `column` then counts from the
+    /// tensor's first column.
     template <typename F>
     void each_element(F&& f) const {
         for (std::int64_t row = 0; row < view.rows(); ++row)

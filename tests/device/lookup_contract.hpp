@@ -35,7 +35,7 @@ TEST_CASE("An embedding is the rows that the ids name; its gradient adds to them
     expected.check(bench->download(on_device));
 }
 
-TEST_CASE("Columns by index are taken, and added to, row by row", kTags) {
+TEST_CASE("In each row, columns are read by index, and added to by index", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape shape =
         GENERATE(Shape{1, 1}, Shape{5, 7}, Shape{300, 33}, Shape{2, 9, 5}, Shape{0, 3});

@@ -236,8 +236,8 @@ inline double column_product(const HostTensor& a, std::int64_t i, const HostTens
     return sum;
 }
 
-/// Checks that a column of x times itself is 1, and times another column 0. Products with
-/// the columns `zeros` must be 0.
+/// Checks that each column of x times itself is 1, and that two columns multiply to 0.
+/// Products with the columns `zeros` must be 0.
 inline void check_orthonormal(const HostTensor& x,
                               const std::vector<std::int64_t>& zeros = {}) {
     const double most = x.dtype() == DType::f64 ? 1e-12 : 2e-6;
@@ -295,8 +295,7 @@ TEST_CASE(
     if (x.elements() > 0) CHECK(column_product(x, 0, values, 0) > 0);
 }
 
-TEST_CASE("Columns that nearly depend on others are orthogonal to them all the same",
-          kTags) {
+TEST_CASE("Columns that nearly depend on others become orthogonal to them, too", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     HostTensor values = random_values({50, 4}, dtype, "x");
     const double little = dtype == DType::f64 ? 1e-8 : 1e-3;
@@ -310,7 +309,7 @@ TEST_CASE("Columns that nearly depend on others are orthogonal to them all the s
     check_span(x, values);
 }
 
-TEST_CASE("Columns that are zero, or sums of those before them, become zeros", kTags) {
+TEST_CASE("Columns that are zero, or sums of earlier columns, become zeros", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     HostTensor values = random_values({300, 6}, dtype, "x");
     for (std::int64_t row = 0; row < 300; ++row) {

@@ -64,7 +64,7 @@ TEST_CASE("The list of live storage stays right when any storage is freed", kTag
     REQUIRE(alive().empty());
 }
 
-TEST_CASE("Memory counts for the category of the innermost scope, and knows its line",
+TEST_CASE("Memory has the innermost scope's category, and the line that allocated it",
           kTags) {
     Bench bench;
     std::vector<Tensor> kept;

@@ -211,7 +211,7 @@ TEST_CASE("A cast rounds each element to the other type", kTags) {
     }
 }
 
-TEST_CASE("A sum of squares is added to the value before", kTags) {
+TEST_CASE("A sum of squares is added to the destination's value", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     for (const std::int64_t count : kCounts) {
@@ -259,7 +259,7 @@ TEST_CASE("A communicator's moves work between devices, and on empty tensors", k
     bench->transfer_combine(nothing, nothing, Reduction::sum);
     bench->transfer_scale(nothing, 2);
     REQUIRE(bench.monitor.operations.size() ==
-            1);  // only the zeros, because transfers cost nothing
+            1);  // only that of zeros(): transfers are not reported
 }
 
 }  // namespace lockstep::test

@@ -4,7 +4,7 @@
 
 namespace lockstep::test {
 
-/// Runs the backward in each list of blocks, always with the same first gradients.
+/// Runs the backward block by block, for each list of blocks, from the same gradients.
 inline void check_backward(Bench& bench, const AttentionOperands& operands,
                            const AttentionOptions& options,
                            const std::vector<std::vector<KeyBlock>>& ways) {
@@ -102,7 +102,7 @@ TEST_CASE("Attention's backward is as exact with large scores", kTags) {
                        {blocks_of(65, 7)});
 }
 
-TEST_CASE("A query that sees no key has no gradient, nor has a key that none sees",
+TEST_CASE("Queries that see no key, and keys that no query sees, have no gradient",
           kTags) {
     const HeadType type = GENERATE(from_range(head_types(5)));
     CAPTURE(text_of(type));

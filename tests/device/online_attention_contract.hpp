@@ -76,7 +76,7 @@ TEST_CASE("Causal attention in bf16 compares tokens", kTags) {
     }
 }
 
-TEST_CASE("Large scores neither overflow nor drown the others", kTags) {
+TEST_CASE("Large scores neither overflow nor hide smaller scores", kTags) {
     const HeadType type = GENERATE(from_range(head_types(1)), HeadType{DType::f32, 33},
                                    HeadType{DType::f64, 33});
     const double reach = GENERATE(60.0, 1000.0);
@@ -95,8 +95,8 @@ TEST_CASE("A query that sees no key has attention 0 and log-sum-exp -infinity", 
     CAPTURE(text_of(type));
     Bench bench;
     const AttentionOperands operands(bench, {70, 40, 1, 2, 1, type.width}, type.dtype);
-    // Query i sees keys [0, i - 66]. Queries up to 65 see none, neither in blocks that
-    // other queries see nor in blocks that no query sees.
+    // Query i sees keys [0, i - 66], so queries 0 to 65 see no key. Other queries see
+    // keys of some of the blocks; no query sees the other blocks.
     AttentionOptions options{1, true};
     options.keys.first = 66;
     const AttentionDefinition definition(operands, options);

@@ -68,7 +68,7 @@ struct PagedPass {
           values{on_pages, test_case.few, test_case.value_width,
                  test_case.few * test_case.width} {}
 
-    /// Returns number `column` of the entry that the pages have for a token.
+    /// Returns the number in column `column` of a token's keys and values on the pages.
     double stored(const PagedSequence& sequence, std::int64_t token,
                   std::int64_t column) const {
         const auto page = static_cast<std::size_t>(token / test_case.of_page);
@@ -77,7 +77,7 @@ struct PagedPass {
                 test_case.columns() +
             column);
     }
-    /// Expects the definition's y of one head for a row with this token.
+    /// Adds to `expected` the y of one head, by definition, for a row with this token.
     void expect(Expected& expected, const PagedSequence& sequence, std::int64_t row,
                 std::int64_t token, std::int64_t head, double factor) const {
         const std::int64_t serving = head / (test_case.heads / test_case.few);
@@ -187,7 +187,7 @@ TEST_CASE("A row's attention has the same bits on other pages, and beside other 
     }
 }
 
-TEST_CASE("A second term of scores is more columns of queries and keys", kTags) {
+TEST_CASE("A second term of scores equals more columns of queries and keys", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     // All 40 columns are scored at once, or first 8 and then 32.

@@ -10,7 +10,7 @@
 
 namespace lockstep::test {
 
-/// A monitor that computes every operation's numbers at once, and counts operations.
+/// A monitor that computes each operation's numbers immediately, and counts operations.
 class PlainMonitor final : public DeviceMonitor {
   public:
     struct Operation {

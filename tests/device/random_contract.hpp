@@ -92,7 +92,8 @@ TEST_CASE("Dropout drops by the numbers of its stream, and divides the other ele
     }
 }
 
-TEST_CASE("Shares of a batch drop what the whole batch drops", kTags) {
+TEST_CASE("Dropout of a part of a batch drops the same elements as of the whole batch",
+          kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     const RandomStream stream(3, "dropout");

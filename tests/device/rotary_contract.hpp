@@ -74,7 +74,7 @@ TEST_CASE("Rotary positions rotate pairs of numbers from both halves of a head",
         }
 }
 
-TEST_CASE("Rows are rotated to the positions that the device gets", kTags) {
+TEST_CASE("Rows are rotated to positions that are in a tensor", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     Bench bench;
     for (const HeadCase& test_case : rotated_heads()) {

@@ -41,8 +41,7 @@ inline double epsilon_of(DType dtype) {
                : std::numeric_limits<double>::epsilon();
 }
 
-/// Returns the least number with all its digits; a backend may treat smaller ones as
-/// zero.
+/// Returns the smallest normal number; a backend may treat smaller numbers as zero.
 inline double least_of(DType dtype) {
     return computed_in(dtype) == DType::f32 ? double{std::numeric_limits<float>::min()}
                                             : std::numeric_limits<double>::min();
@@ -71,7 +70,7 @@ class Expected {
   public:
     Expected(Shape shape, DType dtype) : shape_(shape), dtype_(dtype) {}
 
-    /// Adds the next value. Its error is that of rounding `size`, `roundings` times.
+    /// Adds the next value, with the error of `roundings` roundings of the number `size`.
     void add(double value, double size, double roundings = 1) {
         values_.push_back(value);
         const double bound =
@@ -106,7 +105,7 @@ class Expected {
     std::vector<double> bounds_;
 };
 
-/// A sum by its definition, with the squares of its terms.
+/// A sum, with the sum of the squares of its terms.
 struct Sum {
     double value = 0;
     double squares = 0;
@@ -125,7 +124,7 @@ struct Sum {
     }
 };
 
-/// Checks that `call` throws a UsageError that names this file, then says `sentence`.
+/// Checks that `call` throws a UsageError with `sentence` and a file of tests/device.
 template <typename Call>
 void refuses(const std::string& sentence, Call&& call) {
     try {

@@ -25,7 +25,7 @@ OnlineAttention attended(Bench& bench, const Heads& queries, const Heads& keys,
 }
 
 /// Returns the gradients of queries, keys and values, one behind the other. The keys are
-/// also the values, and y is also its gradient.
+/// also the values, and y serves as the gradient of y.
 Tensor attention_gradients(Bench& bench, const Heads& queries, const Heads& keys,
                            const AttentionOptions& options) {
     const OnlineAttention state = attended(bench, queries, keys, options, keys.rows());
@@ -72,7 +72,7 @@ TEST_CASE("Heads overlap if they may share an element", "[device][attention]") {
     CHECK_FALSE(from(8).meets(here));
     CHECK_FALSE(here.meets(from(4)));
     CHECK(here.meets(from(3)));
-    // Rows of different lengths are assumed to meet.
+    // If operands have rows of different lengths, meets() assumes that they overlap.
     CHECK(left.meets({packed.reshaped({10, 2, 6}), 1, 2, 4}));
 }
 

@@ -339,10 +339,11 @@ TEST_CASE("Impossible tokens on pages are refused", "[sim][device][errors]") {
     refuses("attend_pages: tokens has 2 rows; 3 are expected", [&] {
         attend({{0, 2, {0}}});
     });
-    refuses("attend_pages: a sequence of 2 rows; earlier sequences have left 1 of 3 rows",
-            [&] {
-                attend({{0, 2, {0}}, {0, 2, {1}}});
-            });
+    refuses(
+        "attend_pages: a sequence of 2 rows; after the earlier ones, 1 of 3 rows remain",
+        [&] {
+            attend({{0, 2, {0}}, {0, 2, {1}}});
+        });
     refuses("attend_pages: a sequence of 5 tokens does not fit on 1 pages of 4 rows",
             [&] {
                 attend({{2, 3, {0}}});
@@ -365,7 +366,7 @@ TEST_CASE("Impossible tokens on pages are refused", "[sim][device][errors]") {
         [&] {
             store({{0, 2, {2}}, {1, 1, {2}}});
         });
-    refuses("store_pages: 6 columns from 7 on of source, which has 12", [&] {
+    refuses("store_pages: source has 12 columns, but 6 from column 7 on are needed", [&] {
         bench->store_pages(
             pages, x, 7, std::make_shared<const PagedTokens>(PagedTokens{{{0, 3, {0}}}}));
     });

@@ -2,7 +2,7 @@
 #include "tests/device/support.hpp"
 #include "tests/refusal.hpp"
 
-// Checks what the monitor is told: the same by all backends, with and without numbers.
+// All backends must tell the monitor the same, also if they compute only shapes.
 
 // Products of small literals do not overflow.
 // NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result)
@@ -26,7 +26,7 @@ void costs(const Bench& bench, const std::string& name, std::int64_t flops,
 
 }  // namespace
 
-TEST_CASE("Operations cost their flops and their bytes, with numbers and without",
+TEST_CASE("Operations cost their flops and bytes, also if only shapes are computed",
           "[sim][device]") {
     const bool numbers = GENERATE(true, false);
     const DType dtype = GENERATE(DType::f32, DType::f64);
@@ -274,7 +274,7 @@ TEST_CASE("Online attention costs the pairs that are seen, and its heads' column
     const OnlineAttention state = bench->begin_attention(heads.queries);
     costs(bench, "fill", 0, all * m * e);
     REQUIRE(bench.monitor.operations.size() == 3 + 3);
-    // Two ranks share twelve tokens in zigzag order. Each rank's queries make 39 pairs.
+    // Two ranks share twelve tokens in zigzag order: each has 39 causal pairs.
     const TokenRows zigzag{TokenOrder::zigzag, 2, 6, 0};
     const AttentionOptions causal{1, true, zigzag.of_rank(1), zigzag};
     const std::int64_t of_queries = all * m * width * e, of_rows = all * m * e;
@@ -317,7 +317,7 @@ TEST_CASE("Online attention costs the pairs that are seen, and its heads' column
     costs(bench, "head_row_products", 2 * all * m * width, 2 * of_queries + of_rows);
 }
 
-TEST_CASE("A shard's cross entropy costs the shard with its padding", "[sim][device]") {
+TEST_CASE("The cost of a shard's cross entropy includes the padding", "[sim][device]") {
     const bool numbers = GENERATE(true, false);
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t e = bytes_of(dtype);
@@ -350,7 +350,7 @@ TEST_CASE("An embedding costs the rows it reads, not the table", "[sim][device]"
 }
 
 TEST_CASE("Rows by index cost the rows that are named, not the matrix", "[sim][device]") {
-    // Without numbers, indices are not read.
+    // A device that computes only shapes reads no indices.
     const bool numbers = GENERATE(true, false);
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const std::int64_t e = bytes_of(dtype);
@@ -411,7 +411,7 @@ TEST_CASE("Operations on empty tensors are counted and cost nothing", "[sim][dev
     costs(bench, "matmul", 0, 40);
 }
 
-TEST_CASE("A run of shapes only has shapes, memory and costs, but no data",
+TEST_CASE("A run that computes only shapes has memory and costs, but no data",
           "[sim][device]") {
     Bench bench(false);
     const Tensor x = bench->upload(random_values({3, 4}, DType::f32, "x"));
@@ -426,11 +426,11 @@ TEST_CASE("A run of shapes only has shapes, memory and costs, but no data",
     REQUIRE(bench.monitor.copied_bytes[CopyDirection::to_device] == 48);
     REQUIRE(bench.monitor.copied_bytes[CopyDirection::to_host] == 36 + 8);
 
-    // Without numbers, targets cannot be out of range.
+    // Targets without values cannot be out of range.
     const Tensor targets = bench->empty({3}, DType::i32);
     REQUIRE(bench->cross_entropy(x, targets).shape() == Shape{3});
 
-    // On a device without numbers, shapes may be bf16.
+    // If only shapes are computed, tensors may be bf16, too.
     const Tensor half = bench->zeros({8, 4}, DType::bf16);
     bench->add(half, bench->gelu(bench->matmul(half, half.rows(0, 4))));
     costs(bench, "add", 64, 3 * 64);
@@ -440,7 +440,7 @@ TEST_CASE("A run of shapes only has shapes, memory and costs, but no data",
                                                                         << 42);
 }
 
-TEST_CASE("A download from a run of shapes only is refused as a size",
+TEST_CASE("A number downloaded in a run of shapes only is refused as a size",
           "[sim][device][errors]") {
     Bench bench(false);
     const Tensor x = bench->zeros({6, 4}, DType::f32);
@@ -449,7 +449,7 @@ TEST_CASE("A download from a run of shapes only is refused as a size",
     const auto is_explained = says(
         "; a run that computes shapes only has no numbers to download: use route(), or "
         "ask Device::has_numbers()");
-    // The size is the count or a number that programs compute from it.
+    // The size is the count, or a number that a program may compute from the count.
     for (const std::int64_t size : {count, 2 * count, 128 * count + 3, count / 8}) {
         CHECK_THAT(refusal([&] {
                        (void)bench->empty({size, 4}, DType::f32);

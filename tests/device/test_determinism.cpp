@@ -94,7 +94,7 @@ TEST_CASE("Other operations have the same bits at any address of their operands"
     });
 }
 
-TEST_CASE("Gates and heads have the same bits at any address of their operands",
+TEST_CASE("Results of gates and heads have the same bits at any address of operands",
           "[sim][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape shape = GENERATE(Shape{2, 6}, Shape{4, 16}, Shape{8, 46}, Shape{2, 1000});

@@ -180,8 +180,8 @@ TEST_CASE("Shapes that do not fit are refused", "[sim][device][errors]") {
         bench->grouped_matmul(pairs, x, y, {2, -1});
     });
     refuses(
-        "grouped_matmul: a group of 3 rows; a has shape (4, 3), that is 4 rows, and "
-        "earlier groups have left 2",
+        "grouped_matmul: a group of 3 rows; a has shape (4, 3), that is 4 rows; "
+        "2 remain after the earlier groups",
         [&] {
             bench->grouped_matmul(pairs, x, y, {2, 3});
         });
@@ -243,11 +243,11 @@ TEST_CASE("Blocks of columns beyond the end are refused", "[sim][device][errors]
     Bench bench;
     const Tensor x = bench->zeros({4, 3}, f32);
     const Tensor y = bench->zeros({4, 5}, f32);
-    refuses("copy_columns: 2 columns from 2 on of source, which has 3",
+    refuses("copy_columns: source has 3 columns, but 2 from column 2 on are needed",
             [&] { bench->copy_columns(y, 0, x, 2, 2); });
-    refuses("copy_columns: 2 columns from 4 on of destination, which has 5",
+    refuses("copy_columns: destination has 5 columns, but 2 from column 4 on are needed",
             [&] { bench->copy_columns(y, 4, x, 0, 2); });
-    refuses("copy_columns: 2 columns from -1 on of source",
+    refuses("copy_columns: source has 3 columns, but 2 from column -1 on",
             [&] { bench->copy_columns(y, 0, x, -1, 2); });
     refuses("copy_columns: source has 2 rows, but destination has 4",
             [&] { bench->copy_columns(y, 0, x.rows(0, 2), 0, 1); });

@@ -29,7 +29,7 @@ std::vector<TokenRows> dealt_sequences(std::int64_t most_ranks, std::int64_t mos
     return sequences;
 }
 
-/// Counts by looking at each query and each key.
+/// Counts the pairs of a query and a key that it sees, one pair at a time.
 std::int64_t counted_pairs(const TokenRows& queries, std::int64_t query_rows,
                            const TokenRows& keys, std::int64_t key_rows) {
     std::int64_t pairs = 0;
@@ -162,8 +162,8 @@ TEST_CASE("Zigzag order balances the work, striped order nearly, contiguous orde
             // In contiguous order a rank sees all earlier tokens, and half its own.
             if (tokens.order == TokenOrder::contiguous)
                 REQUIRE(pairs == rank * share * share + share * (share + 1) / 2);
-            // In striped order each token is one behind the token in the same row of the
-            // rank before.
+            // In striped order, the token before each token is in the same row of the
+            // previous rank.
             if (tokens.order == TokenOrder::striped)
                 REQUIRE(pairs == pairs_of_rank(tokens, 0) + share * rank);
             if (tokens.order == TokenOrder::zigzag)
@@ -172,7 +172,7 @@ TEST_CASE("Zigzag order balances the work, striped order nearly, contiguous orde
     }
 }
 
-TEST_CASE("Causal pairs of long sequences do not take long, nor overflow",
+TEST_CASE("Causal pairs of long sequences are counted fast, without overflow",
           "[device][tokens]") {
     const std::int64_t share = 1 << 20, ranks = 16;
     for (const TokenOrder order : kOrders) {

@@ -23,7 +23,7 @@ inline std::vector<std::int64_t> ranking(const HostTensor& x, std::int64_t row) 
     return order;
 }
 
-/// Checks bit by bit that the k largest values of each row begin its ranking.
+/// Checks, bit by bit, that top_k returns the first k columns of each row's ranking.
 inline void ranks(Bench& bench, const HostTensor& x, std::int64_t k) {
     const Shape shape = x.shape().with_last(k);
     const Tensor values = bench->empty(shape, x.dtype());
@@ -42,11 +42,11 @@ inline void ranks(Bench& bench, const HostTensor& x, std::int64_t k) {
     REQUIRE(bench->download(values) == expected_values);
 }
 
-TEST_CASE("The largest of a row come first, and of equal ones the lower column", kTags) {
+TEST_CASE("A row's largest values come first; of equal values, lower columns", kTags) {
     const DType dtype = GENERATE(DType::f32, DType::f64);
     const Shape shape = GENERATE(Shape{1, 1}, Shape{5, 7}, Shape{3, 33}, Shape{2, 9, 100},
                                  Shape{3, 1025}, Shape{2, 3000}, Shape{0, 5});
-    // Values have many equals, or almost none.
+    // Many values are equal, or almost none.
     const double range = GENERATE(3.0, 1e6);
     HostTensor x = random_values(shape, dtype, "x", -range, range);
     for (std::int64_t i = 0; i < x.elements(); ++i)
@@ -67,7 +67,7 @@ TEST_CASE("Only the columns of the best groups are read", kTags) {
         GENERATE(ColumnGroups{4, 2, 2}, ColumnGroups{8, 3, 1}, ColumnGroups{32, 32, 1},
                  ColumnGroups{2, 1, 4}, ColumnGroups{3, 1, 2}, ColumnGroups{1, 1, 1});
     const std::int64_t width = GENERATE(4, 33, 500);
-    // Values have many equals, so that groups are equal, or almost none.
+    // Many values are equal, so that groups are equal, too; or almost none.
     const double range = GENERATE(2.0, 1e6);
     const std::int64_t columns = groups.count * width, rows = 7, k = 4;
     CAPTURE(groups.count, groups.chosen, groups.best, width, range);

@@ -18,7 +18,7 @@ class DealtLogits {
             for (std::int64_t i = 0; i < rows_; ++i)
                 for (std::int64_t j = 0; j < extent; ++j) {
                     const std::int64_t entry = k * extent + j;
-                    // Padding may have any value, and must not count.
+                    // Padding may have any value; it must not change results.
                     const double padding = j % 2 == 0 ? 1e30 : NAN;
                     part.set(i * extent + j,
                              entry < whole ? logits.at(i * whole + entry) : padding);

@@ -15,7 +15,7 @@ struct Mark {
 };
 
 /// A program of the corpus, in its mistaken form and as its correct twin, which differs
-/// in one line. make_corpus.py writes these from the files.
+/// in one line. make_corpus.py generates these objects from the files.
 struct FaultProgram {
     std::string name;  ///< "F16_data_parallel_step"
     std::string fault;
@@ -28,8 +28,8 @@ struct FaultProgram {
     std::vector<Mark> marks;
     Program mistaken;
     Program twin;
-    /// Does the same on one device, for a mistake that only a comparison with one device
-    /// shows.
+    /// The same program for one device; null unless only a comparison with one device
+    /// shows the mistake.
     Program reference;
 };
 

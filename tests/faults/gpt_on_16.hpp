@@ -101,7 +101,7 @@ struct GptByHand {
     /// Returns the chosen tokens of a sequence, with their weight.
     MicroBatch micro_batch(const Sequence& text, const TokenDeal& tokens,
                            SourceLine at = SourceLine::here()) const {
-        constexpr double kAll = kReplicas * kMicroBatches * 2;  // cp cuts each in two
+        constexpr double kAll = kReplicas * kMicroBatches * 2;  // cp halves a sequence
         return {device.upload(dealt_rows(text.ids, tokens), at),
                 device.upload(dealt_rows(text.next, tokens), at), 1 / kAll};
     }
@@ -112,7 +112,7 @@ struct GptByHand {
                                       kit.tokens));
         return all;
     }
-    /// Computes gradients that have only each rank's own terms.
+    /// Computes gradients. Each rank's gradient has only the rank's own terms.
     void backward(const std::vector<MicroBatch>& micro_batches,
                   SourceLine at = SourceLine::here()) {
         pipeline.run(kit.loss(sizes), micro_batches, at);

@@ -18,7 +18,7 @@ may end in
     // line: NAME             the diagnosis must name this line
     // twin: CODE             the correct twin has CODE here instead
 
-Exactly one line has a twin. If a line has both comments, the twin is the last.
+Exactly one line has a twin. If a line has both comments, the twin comes last.
 """
 
 import re

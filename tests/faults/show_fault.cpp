@@ -2,8 +2,8 @@
 //
 //     show_fault                 name and class of each program
 //     show_fault --classes       id and title of each class
-//     show_fault NAME [FOLDER]   the diagnosis, in lines of 80 columns; with FOLDER,
-//                                everything that a stopped run leaves is put there
+//     show_fault NAME [FOLDER]   the diagnosis, in lines of 80 columns; if FOLDER is
+//                                given, writes a stopped run's files into it
 
 #include <cstdio>
 #include <string>

@@ -45,7 +45,7 @@ struct Replicas {
     SgdOptions options;
     /// Turns a step's gradients into the gradients of the whole batch.
     std::function<void(Rank&, const Parameters&, int step)> reduce;
-    /// If set, replaces the usual share.
+    /// If set, returns a rank's share of the batch, instead of share_of().
     std::function<MicroBatch(Rank&, int step)> share;
 
     void train_on(Rank& rank) const {
@@ -130,7 +130,7 @@ TEST_CASE("correct: a loss scaled for half precision, and gradients unscaled",
 
 TEST_CASE("correct: a summed loss with a small learning rate", "[faults]") {
     Replicas replicas;
-    replicas.weight = kRows * 4;  // elements, each with factor 1
+    replicas.weight = kRows * 4;  // so each element has the factor 1
     replicas.options = {0.001, 0, 0};
     replicas.reduce = add_up;
     must_stay_silent(replicas);
@@ -156,7 +156,7 @@ TEST_CASE("correct: buckets reduced while backward goes on", "[faults]") {
                 train(device, *model, share_of(device, 2 * i + m, rank.index(), 4, 0.5),
                       m);
             }
-            pending.back().wait();  // the queue runs in order, so all have ended
+            pending.back().wait();  // all-reduces end in order, so all have ended
             pending.clear();
             step(device, optimizer);
         }
@@ -167,7 +167,7 @@ TEST_CASE("correct: uneven shares with weights", "[faults]") {
     Replicas replicas;
     replicas.ranks = 3;
     replicas.share = [](Rank& rank, int step) {
-        const std::int64_t rows = 2 + rank.index();  // 2, 3, 4: 9 in all
+        const std::int64_t rows = 2 + rank.index();  // 2, 3 or 4; together 9
         const std::int64_t first = 9 * step + 2 * rank.index();
         return MicroBatch{random_rows(rank.device(), "x", first, rows, 6),
                           random_rows(rank.device(), "y", first, rows, 4),
@@ -339,7 +339,7 @@ TEST_CASE("correct: summed within nodes, then between them", "[faults]") {
             train(device, *model, share_of(device, i, rank.index(), 4, 0.25));
             for (Parameter* parameter : model->parameters()) {
                 if (i == 1 && parameter->gradient.elements() % 2 == 0) {
-                    // Reduce-scatter inside, all-reduce between, all-gather inside.
+                    // Reduce-scatter in nodes, all-reduce between, all-gather in nodes.
                     const Tensor whole = parameter->gradient.flat();
                     const std::int64_t half = whole.elements() / 2;
                     const Tensor part = whole.slice(half * local, half);

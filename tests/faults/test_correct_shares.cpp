@@ -17,7 +17,7 @@ TEST_CASE("correct: dropout by rows of the batch, with a rank that has no rows",
         Dropout& dropout = model.add<Dropout>(device, 0.5, RandomStream(9, "dropout"));
         Sgd optimizer(model.parameters());
         for (int i = 0; i < kSteps; ++i) {
-            // One rank has no rows, so the rows of both ranks begin at the same place.
+            // One of the two ranks has no rows, so both shares begin at the same row.
             const std::int64_t rows = rank.index() == i % 2 ? 0 : kRows;
             dropout.set_part(kRows * i * 5);
             zero_gradients(model);

@@ -108,7 +108,7 @@ std::vector<Style> styles() {
     std::vector<Style> all;
     for (const bool by_sequence : {false, true})
         for (const MlpKind mlp : {MlpKind::gelu, MlpKind::swiglu})
-            // Over the styles, each kind of region is trained with both optimizers.
+            // So each kind of region is trained with both optimizers.
             all.push_back({by_sequence, by_sequence == (mlp == MlpKind::gelu), mlp, 1});
     return all;
 }
@@ -197,7 +197,7 @@ TEST_CASE("correct: dropout within regions, between them, and of parts of the se
                 const std::int64_t first = 4 * (2 * i + mesh.coordinate("dp"));
                 const Tensor x = random_rows(
                     device, "x", first + tp->token_deal().rank * rows, rows, 6);
-                // `within` has columns of one mask; `outside` has rows or all of one.
+                // `within`: some columns of a mask. `outside`: some or all rows of one.
                 const Tensor within = device.empty({4, 4}, DType::f64);
                 const Tensor outside = device.empty({rows, 6}, DType::f64);
                 Saved of_up, of_down;
@@ -249,7 +249,7 @@ TEST_CASE("correct: a factor before a sharded vocabulary, with its gradient summ
             const Tensor logits = head.forward(factor.forward(x, of_factor), of_head);
             const LossResult loss = vocabulary_parallel_cross_entropy(
                 tp, logits, tokens(device, i, "y"), kVocabulary);
-            // Without f, each rank's part passes back. The factor's gradient is summed.
+            // Without f, a rank passes back only its part; the all-reduce adds the parts.
             head.backward(loss.gradient, of_head);
             const Tensor part = device.matmul(loss.gradient, head.weight().value);
             factor.backward(part, of_factor);

@@ -86,8 +86,8 @@ class ShardedLayers {
         return all;
     }
 
-    /// Returns each layer's input, and as the last tensor the result. Gathers each weight
-    /// while the layer before it computes.
+    /// Returns each layer's input and, last, the result. Gathers each weight while the
+    /// layer before it computes.
     std::vector<Tensor> forward(const Tensor& x) const {
         std::vector<Tensor> inputs{x};
         Tensor ahead = whole();
@@ -175,7 +175,7 @@ struct Way {
     std::function<std::pair<std::unique_ptr<GradientSync>, Shards>(Device&, Communicator&,
                                                                    Sequential&)>
         make;
-    bool on_host = false;  ///< shards on the host: sums over one line only
+    bool on_host = false;  ///< shards on the host: no replicas between nodes
     bool delayed = false;
 };
 

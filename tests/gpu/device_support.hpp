@@ -7,7 +7,7 @@
 
 namespace lockstep::test {
 
-/// Uploads `values` so that its data begins `shift` elements into its storage.
+/// Uploads `values` to a tensor that begins `shift` elements into its storage.
 inline Tensor uploaded(Bench& bench, const HostTensor& values, std::int64_t shift = 0) {
     const Tensor room = bench->empty({shift + values.elements()}, values.dtype());
     Tensor tensor = room.rows(shift, values.elements()).reshaped(values.shape());
@@ -15,14 +15,14 @@ inline Tensor uploaded(Bench& bench, const HostTensor& values, std::int64_t shif
     return tensor;
 }
 
-/// An operation on two tensors of one shape and a row of columns; `run` returns it.
+/// An operation on two tensors of one shape and on one row; `run` returns its result.
 struct NamedOperation {
     const char* name;
     std::function<HostTensor(Bench&, const Tensor& a, const Tensor& b, const Tensor& row)>
         run;
 };
 
-/// gated() returns half the rows, twice as wide: columns of gates, then gated columns.
+/// gated() returns half as many rows of twice the width: gates, then gated columns.
 /// like_gates() returns a matrix with the shape of a gated result.
 inline Tensor gated(const Tensor& a) {
     const std::int64_t rows = a.shape().matrix_rows() / 2;
@@ -281,7 +281,7 @@ inline std::vector<NamedOperation> repeated_batch_norm() {
     };
 }
 
-/// Returns the operations that could take sums in different orders, or load operands in
+/// Returns the operations that could add up in different orders, or load operands in
 /// different ways. Each result is rounded once.
 inline std::vector<NamedOperation> operations_to_repeat() {
     std::vector<NamedOperation> all = repeated_by_row();

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lessons on GPUs, in one or many processes, give the same as in the simulator.
+"""Lessons on GPUs, in one or many processes, have the results of the simulator.
 
 Arguments: the program (with CUDA and NCCL emulated, or real), the number of GPUs to use.
 """

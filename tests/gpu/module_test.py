@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The program loads the GPU twin on request, or says why it cannot.
 
-Arguments: the program, a module over the emulation, the compiler…
+Arguments: the program, a module that uses the emulator, the compiler…
 """
 
 import ctypes

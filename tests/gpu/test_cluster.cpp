@@ -1,5 +1,5 @@
-// Programs on several processes: their failures must be explained, and their figures must
-// be those of the simulator.
+// Programs on several processes: failures must be explained, and figures must be equal to
+// the simulator's.
 
 #include <algorithm>
 #include <chrono>
@@ -223,7 +223,7 @@ TEST_CASE("ZeRO's stages on processes equal the simulator's", "[gpu][cluster]") 
     }
 }
 
-TEST_CASE("Processes save checkpoints that the simulator loads, and load its own",
+TEST_CASE("Processes save checkpoints that the simulator loads, and load the simulator's",
           "[gpu][cluster]") {
     constexpr int kRanks = 2;
     if (!has_gpus_for(kRanks)) return;
@@ -285,7 +285,7 @@ void work_for_server(Rank& rank, const RowTask& task, Communicator& server) {
             sync, *optimizer);
 }
 
-/// Trains with rank 0 as the server: asynchronous with a bound, synchronous without.
+/// Trains with rank 0 as the server: asynchronously with a bound, else synchronously.
 void serve(Rank& rank, const RowTask& task, std::optional<std::int64_t> bound) {
     Device& device = rank.device();
     const auto pairs = pairs_with_server(rank.world());
@@ -368,7 +368,7 @@ TEST_CASE("A ring by hand and data parallelism run on processes as on virtual de
     }
 }
 
-TEST_CASE("A trace of processes has every rank's spans, within each other",
+TEST_CASE("A trace of processes has every rank's spans, properly nested",
           "[gpu][cluster]") {
     if (!has_gpus_for(2)) SKIP(lacking_gpus(2));
     ForkedOptions options;
@@ -573,7 +573,7 @@ TEST_CASE("A mistake that NCCL lets through is found at the end of the run",
          "without an error, but its calls are wrong");
 }
 
-TEST_CASE("A program that loops is told from one that waits", "[gpu][cluster]") {
+TEST_CASE("A program that loops is not taken for one that waits", "[gpu][cluster]") {
     if (!has_gpus_for(2)) SKIP(lacking_gpus(2));
     const std::string loops = failure_of(2, [](Rank& rank) {
         const Tensor x = rank.device().zeros({kCount}, DType::f32);

@@ -3,8 +3,8 @@
 #include "tests/device/attention_cases.hpp"
 #include "tests/gpu/device_support.hpp"
 
-// Beyond the contract a GPU promises for attention: the same bits on every rerun, and for
-// operands at any address. Also tests more tiles than a block checks at once.
+// For attention, a GPU promises more than the contract: the same bits on every rerun, and
+// for operands at any address. Also tests more tiles than a block checks at once.
 
 namespace lockstep::test {
 
@@ -74,7 +74,7 @@ TokenRows dealt(TokenOrder order) {
 TEST_CASE("Attention gives the same bits again, and at other addresses",
           "[gpu][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
-    // Vectors load everywhere, or only where a few rows begin. Tiles are several.
+    // Vectors can be loaded at all rows, or only at a few. There are several tiles.
     const HeadCase test_case =
         GENERATE(HeadCase{70, 70, 2, 2, 1, 8}, HeadCase{70, 70, 1, 2, 2, 7},
                  HeadCase{5, 130, 1, 1, 1, 40});
@@ -96,7 +96,7 @@ TEST_CASE("Tensor cores take heads of 64 and of 128 columns", "[gpu][device][bf1
     REQUIRE_FALSE(gpu::attends_in_bf16(40));
     REQUIRE_FALSE(gpu::attends_in_bf16(256));
     if (!has_cores) return;
-    // f32 copies would not round weights, so their bits differ from these.
+    // In f32, weights are not rounded, so results differ if bf16 uses tensor cores.
     const HeadCase test_case{70, 70, 1, 2, 1, 64};
     Bench bench;
     const auto narrow = results(bench, ShiftedHeads(bench, test_case, DType::bf16, 0));

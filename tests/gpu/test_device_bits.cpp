@@ -2,7 +2,7 @@
 
 #include "tests/gpu/device_support.hpp"
 
-// Beyond the contract a GPU device promises: the same bits on every rerun, and for
+// A GPU device promises more than the contract: the same bits on every rerun, and for
 // operands at any address. Also tests shapes for each variant of a kernel.
 
 namespace lockstep::test {
@@ -129,8 +129,8 @@ TEST_CASE("Wide rows and tall columns are as exact as narrow ones",
 TEST_CASE("A causal softmax of wide rows covers the keys that each row sees",
           "[gpu][device]") {
     const DType dtype = GENERATE(DType::f32, DType::f64);
-    // Rows that see few keys: within a pack, a warp's sweep or a block's sweep. Also a
-    // wide row.
+    // Rows that see few keys; these keys end within a pack, a warp's sweep or a block's
+    // sweep. Also a wide row.
     const Shape shape = GENERATE(Shape{3, 8200}, Shape{3, 8201}, Shape{40, 1028},
                                  Shape{2, 1030, 40}, Shape{1100, 1100});
     CAPTURE(shape.text());

@@ -183,7 +183,7 @@ TEST_CASE("A trace has the host's operations, and copies on queues of their own"
     CHECK(report.makespan() >= phase.end);
 }
 
-TEST_CASE("A GPU's host refuses the same as a virtual host", "[gpu][host]") {
+TEST_CASE("A GPU's host refuses the same calls as a virtual host", "[gpu][host]") {
     if (!has_gpus_for(1)) SKIP(lacking_gpus(1));
     const std::string other_type = failure_of([](Rank& rank) {
         const Tensor there = rank.device().zeros({4}, DType::f32);

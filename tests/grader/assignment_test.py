@@ -147,7 +147,7 @@ class Assignment(WorkFolder, unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertEqual(report["earned"], report["points"])
         self.assertFalse(report["first"])
-        # The grader, the compiler and the student's program count; the largest decides.
+        # The largest process: the grader, the compiler or the student's program.
         largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         self.assertLess(largest, MOST_BYTES)
 

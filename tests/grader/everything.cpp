@@ -13,7 +13,7 @@ namespace lockstep {
 
 namespace {
 
-/// Runs the operations that no layer below uses, one after another.
+/// Runs the operations that the layers in this file do not use.
 void device_operations(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     Device& device = rank.device();
     const Tensor& x = in.tensor("x");  // (6, 8)

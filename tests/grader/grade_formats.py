@@ -1,5 +1,5 @@
-"""The rules for grade files of Gradescope, of PrairieLearn, of readers of JUnit XML and of our
-README, as data. check(format, bytes) raises Refused if a file breaks a rule."""
+"""The rules for grade files, as data: those of Gradescope, PrairieLearn, readers of JUnit XML and
+our README. check(format, bytes) raises Refused if a file breaks a rule."""
 import json
 import re
 import xml.etree.ElementTree as ElementTree

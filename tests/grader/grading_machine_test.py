@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""If the machine lacks something, there is no grade. If it has it, in any folder, there is a grade.
+"""If the machine lacks something that grading needs, there is no grade; otherwise there is one.
 
 Arguments: the program, the folder of the assignment's sources.
 """

@@ -132,7 +132,7 @@ Ended run_of(const std::vector<Script>& scripts, std::chrono::seconds longest) {
     options.workers = 1;
     options.check = sim::CheckLevel::full;
     options.trace = true;
-#ifdef __SANITIZE_ADDRESS__  // it does not know fibers' stacks
+#ifdef __SANITIZE_ADDRESS__  // the sanitizer cannot follow fibers' stacks
     options.executor = sim::ExecutorKind::threads;
 #endif
     static const RankTask task = hostile_task();

@@ -13,11 +13,11 @@
 
 namespace lockstep::test {
 
-/// Writes the tensors of messages like a rank's process. Such a process knows the
-/// grader's tensors only by their handles, and may claim anything about them.
+/// Writes tensors into messages as a rank's process does. Such a process has only handles
+/// of the grader's tensors, and may claim anything about the tensors.
 class ToldTensors final : public TensorNames {
   public:
-    /// Tensors that are written instead of the message's, by place in the message.
+    /// Replacements for a message's tensors, by the tensor's place in the message.
     std::map<int, TensorOnWire> instead;
     /// The tensors written so far.
     std::vector<TensorOnWire> told;
@@ -30,7 +30,7 @@ using Message = std::function<void(WireWriter&)>;
 std::string bytes_of(const Message& message, ToldTensors& tensors);
 std::string bytes_of(const Message& message);
 
-/// The source line of all requests. The file's name is as long as a number.
+/// The source line of all requests. The file's name has 8 bytes, as many as a number.
 inline const SourceLine kHere = SourceLine::of("file.cpp", 12);
 
 template <typename... T>
@@ -62,15 +62,15 @@ void put(std::string& bytes, std::size_t at, Number number) {
 /// These are their handles.
 // NOLINTNEXTLINE(readability-identifier-naming): these are used as numbers.
 enum Handle : std::int64_t { kReal = 1, kOther, kSingle, kWhole, kHalf, kEmpty };
-inline constexpr std::int64_t kGiven = 1024;  ///< the number of elements of each
+inline constexpr std::int64_t kGiven = 1024;  ///< elements of each input except kEmpty
 lessons::RankTask hostile_task();
 DType dtype_of(std::int64_t handle);
 
 /// One request of each kind, as programs make it.
 struct Request {
     std::string name;
-    /// The messages of rank `rank`, of two ranks, before it returns. Message `place` is
-    /// the request.
+    /// Returns all messages of rank `rank` (0 or 1) except the last. The message with
+    /// index `place` is the request itself.
     std::function<std::vector<Message>(int rank)> script;
     std::size_t place = 0;
 };
@@ -79,8 +79,8 @@ std::vector<Request> other_requests();
 /// Returns the last message of a rank.
 Message nothing_left();
 
-/// Why a run ended; none if it completed. Does not catch exceptions that a program must
-/// not cause in the grader.
+/// Why a run ended; none if it completed. run_of() does not catch exceptions that no
+/// program may cause in the grader.
 using Ended = std::optional<std::string>;
 /// The messages of one rank.
 using Script = std::vector<std::string>;

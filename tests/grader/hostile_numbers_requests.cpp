@@ -1,5 +1,5 @@
-// Requests as programs make them. Each text in them is as long as one or more numbers, so
-// numbers begin at multiples of 8.
+// Requests as programs make them. The length of each text in them is a multiple of 8, so
+// all numbers begin at multiples of 8.
 
 #include <bit>
 
@@ -11,7 +11,7 @@ using namespace lessons;
 
 namespace {
 
-/// Returns a part of one of the grader's tensors, from element 64 place on.
+/// Returns a part of one of the grader's tensors; it begins at element 64 * place.
 Tensor part_of(Handle handle, DType dtype, std::int64_t place, const Shape& shape) {
     constexpr std::int64_t kEach = 64;
     return tensor_of(handle, dtype, {kGiven})
@@ -209,7 +209,7 @@ void add_losses(std::vector<Request>& to) {
                                                whole(3, {8}), whole(0, {6, 1}), true}));
 }
 
-// Requests that are no calls of the device. Works and communicators are numbered from 1.
+// Requests other than device operations. Works and communicators are numbered from 1.
 
 // The analyzer does not follow functions in lists.
 // NOLINTBEGIN(clang-analyzer-cplusplus.NewDeleteLeaks)

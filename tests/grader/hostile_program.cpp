@@ -36,8 +36,8 @@ std::vector<std::string> HostileProgram::left_over() const {
     std::vector<std::string> found;
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
         std::ifstream words(entry.path() / "cmdline");
-        // If a process ends while its words are read, getline() finds the end of the
-        // file.
+        // If a process ends while its command line is read, getline() finds the end of
+        // the file.
         std::string text;
         std::getline(words, text);
         if (text.starts_with("./program") &&

@@ -8,7 +8,7 @@
 
 namespace lockstep::test {
 
-/// The result of hostile_program.cpp. The program's first word says what it does.
+/// How a run of kHostileSource ended.
 struct Outcome {
     lessons::Ending ending;
     std::string output;
@@ -22,7 +22,7 @@ class HostileProgram {
     HostileProgram();
 
     const std::filesystem::path& folder() const { return folder_.path(); }
-    /// Returns the program's plan. Its processes have the mark as a word.
+    /// Returns a plan to run the program, which then does `what`.
     lessons::ConfinedPlan plan(const std::string& what,
                                const lessons::Confinement& confinement) const;
     Outcome run(const std::string& what, const lessons::Confinement& confinement) const;
@@ -37,7 +37,7 @@ const HostileProgram& hostile_program();
 
 /// Limits for tests: 256 MiB, and more time than slow and busy machines need.
 lessons::Confinement patient();
-/// Those limits, but one second of processor time, for programs that never end.
+/// The same limits, but one second of processor time, for programs that never end.
 lessons::Confinement tight();
 
 }  // namespace lockstep::test

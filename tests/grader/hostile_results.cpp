@@ -4,8 +4,8 @@
 // usage: hostile_results SLUG FILES DATA ROUNDS
 //
 // FILES has the solutions' files that are not C++ (mistakes.py), DATA is the folder of
-// the grader's own data. Each round of each criterion changes one place of the
-// reference's results. The rest is right, so the change gets far into the criterion.
+// the grader's own data. In each round, a criterion gets the reference's results, changed
+// on one rank of one run. Other results are right, so the criterion reaches the change.
 
 #include <cstdio>
 #include <cstdlib>
@@ -144,10 +144,10 @@ std::string change_one(Things& things, const std::string& kind, Dice& dice) {
     return fmt::format("{} '{}' {}", kind, name, what);
 }
 
-/// The student's work. The results of one run have a change.
+/// The student's work, with a change in the results of one run.
 class ChangedWork final : public StudentWork {
   public:
-    /// The criterion makes `runs` runs. One of them has a change.
+    /// Changes one of the `runs` runs that the criterion makes.
     ChangedWork(StudentWork& work, std::uint64_t seed, std::size_t runs)
         : work_(work), dice_(seed), changed_run_(runs == 0 ? 0 : dice_.below(runs)) {}
 
@@ -192,7 +192,7 @@ class ChangedWork final : public StudentWork {
     std::string story_;
 };
 
-/// The student's work. Counts the runs that a criterion makes of it.
+/// The student's work, and the number of runs that a criterion has made.
 class CountedWork final : public StudentWork {
   public:
     explicit CountedWork(StudentWork& work) : work_(work) {}

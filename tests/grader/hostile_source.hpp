@@ -2,7 +2,8 @@
 
 namespace lockstep::test {
 
-/// A program. Its first word says what it does, and its second word marks its processes.
+/// The source of a program. Argument 1 selects what it does, argument 2 marks its
+/// processes.
 constexpr const char* kHostileSource = R"cpp(
 #include <cerrno>
 #include <csignal>
@@ -47,7 +48,7 @@ constexpr const char* kHostileSource = R"cpp(
         return all;
     }
 
-    // Says how a call that must fail did.
+    // Prints the error of a call that must fail, or "done" if the call succeeded.
     static void tried(const char* what, long result) {
         printf("%s: %s\n", what, result >= 0 ? "done" : strerrorname_np(errno));
     }

@@ -116,13 +116,13 @@ def tells(*paths):
 
 
 def reads_none(*paths):
-    """A submission. The system refuses each of its reads."""
+    """A submission that tries to read these files. The system must refuse each read."""
     refused = r"(cannot read: [^;]*;[^c]*){%d}" % len(paths)
     return Submission(NOTHING, tells(*paths), refused)
 
 
 def source(make):
-    """A submission. make(path) creates its ring.cpp."""
+    """Returns a Submission.prepare that lets make(path) create ring.cpp anew."""
     def prepare(folder):
         path = os.path.join(folder, "ring.cpp")
         os.remove(path)
@@ -421,7 +421,7 @@ READS = {
     "reads the system's files": reads_none(
         "/etc/passwd", "/etc/shadow", "/etc/hostname", "/proc/self/environ", "/proc/self/maps",
         "/proc/cpuinfo", "/sys/kernel/notes", "/dev/urandom"),
-    # A program can report a text that it can read. So the system really refused the reads above.
+    # This program can read its file and report the text, so the system did refuse the reads above.
     "reads its own file": Submission(
         NOTHING, lambda reference: "//@OWN@\n" + tells("./ring.cpp")(reference), "@OWN@"),
 }

@@ -49,7 +49,7 @@ class Interrupted(unittest.TestCase):
             file.write("#include <unistd.h>\n" + changed)
 
     def interrupt(self, number, seconds, *words):
-        """Sends a Ctrl-C to the whole group, as a terminal does."""
+        """Sends a signal to a grading: SIGINT to all its processes, like Ctrl-C in a terminal."""
         with subprocess.Popen([PROGRAM, "grade", SLUG, *words], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, start_new_session=True,
                               preexec_fn=heed_signals,

@@ -1,5 +1,5 @@
 // Judges the solutions of an assignment in this process. The reference must lose nothing.
-// Each mistaken copy must lose the points that mistakes.txt says, and get its sentence.
+// Each mistaken copy must lose the points, and get the sentence, that mistakes.txt names.
 //
 // usage: mistakes SLUG FILES DATA [tell]
 //
@@ -54,7 +54,7 @@ using Files = std::map<std::string, std::string>;
 /// The judgements of all criteria about a solution.
 struct Judged {
     std::vector<std::string> lost;
-    std::string said;  ///< by the first criterion that lost points
+    std::string said;  ///< the sentence of the first criterion that lost points
     nlohmann::json all = nlohmann::json::array();
 };
 

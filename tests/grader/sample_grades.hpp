@@ -1,4 +1,4 @@
-// Reports at every stage of grading, and with texts that are difficult in formats.
+// Reports at every stage of grading, and with texts that formats must escape or cut.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ lessons::GradeReport sample_grade(const std::vector<lessons::Mark>& marks);
 /// The grade of a program that could not be built.
 lessons::GradeReport sample_of_failed_build();
 
-/// Returns every byte, escape sequences, mark-up, broken UTF-8, text that runs back.
+/// Returns all bytes, escape sequences, mark-up, broken UTF-8, right-to-left text.
 std::string hostile_text();
 
 /// Returns a report with hostile_text() in place of every text.

@@ -34,7 +34,7 @@ Outcome run(const std::string& what, const Confinement& confinement = patient())
     return hostile_program().run(what, confinement);
 }
 
-/// Returns only limits, as on a system without filters.
+/// Returns limits for a program whose system calls are not filtered.
 Confinement unfiltered(int processes = 0) {
     Confinement confinement = patient();
     confinement.only_computes = false;
@@ -156,7 +156,7 @@ TEST_CASE("A program can start no process, with a filter or without",
     }
     CHECK(hostile_program().left_over().empty());
     const Outcome daemon = run("daemon", confinement);
-    // The fork fails, so no parent exits. The program itself continues and is stopped.
+    // The fork fails, so the parent does not exit: it runs until it is stopped.
     CHECK(daemon.ending.cause == EndedBy::wall_limit);
     CHECK(hostile_program().left_over().empty());
 }
@@ -256,11 +256,11 @@ TEST_CASE("A program answers on the descriptor that it is given", "[grader][conf
     std::array<char, 8> answer{};
     CHECK(::read(ours.number(), answer.data(), answer.size()) == 4);
     CHECK(process.wait()->succeeded());
-    // No other process has the other end.
+    // The end of the file: no other process has the other end.
     CHECK(::read(ours.number(), answer.data(), answer.size()) == 0);
 }
 
-TEST_CASE("A program ends when asked, and with its owner", "[grader][confined]") {
+TEST_CASE("A program ends when asked, and when its owner ends", "[grader][confined]") {
     ConfinedProcess process(hostile_program().plan("ignore", patient()));
     process.kill();
     CHECK(process.wait()->cause == EndedBy::request);
@@ -268,7 +268,7 @@ TEST_CASE("A program ends when asked, and with its owner", "[grader][confined]")
     CHECK(hostile_program().left_over().empty());
 }
 
-TEST_CASE("A program that the machine kills is told from one that ends itself",
+TEST_CASE("A program that the machine kills is distinguished from one that ends itself",
           "[grader][confined]") {
     enum class Whom { program, keeper };
     const auto killed = [](const std::string& what, const Confinement& confinement,

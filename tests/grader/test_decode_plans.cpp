@@ -1,5 +1,5 @@
-// Tests what the assignment `decode` says about plans. A right plan has no mistake, and
-// the reference's plans are as short as those of the library's batcher.
+// Tests how the assignment `decode` judges plans. A right plan has no mistake, and the
+// reference's plans are as short as those of the library's batcher.
 
 #include <algorithm>
 
@@ -140,20 +140,21 @@ TEST_CASE("A plan's first mistake is named", "[grader][decode]") {
     CHECK_THAT(changed([](auto& plan) { plan[2].clear(); }).tokens,
                ContainsSubstring("request 1 has 2 of its 3 tokens after 3 passes; its "
                                  "last row was in pass 1"));
-    CHECK_THAT(changed([](auto& plan) { plan[2][0].tokens.pages = {2}; }).tokens,
-               ContainsSubstring("request 1 has 4 tokens by then, on 1 pages of 2"));
+    CHECK_THAT(
+        changed([](auto& plan) { plan[2][0].tokens.pages = {2}; }).tokens,
+        ContainsSubstring("request 1 has 4 tokens after this pass, but 1 pages of 2"));
     CHECK_THAT(changed([](auto& plan) { plan[2][0].tokens.pages[0] = -2; }).tokens,
                ContainsSubstring("request 1 has page -2, and there are 4"));
     CHECK_THAT(changed([](auto& plan) { plan[2][0].request = 7; }).tokens,
                ContainsSubstring("there is no request 7"));
     CHECK_THAT(changed([](auto& plan) { plan[2][0].request = 0; }).tokens,
-               ContainsSubstring("request 0 has rows, and has all of its tokens"));
+               ContainsSubstring("request 0 has rows, but has all of its tokens"));
     CHECK_THAT(changed([](auto& plan) { plan[2][0].tokens.count = 2; }).tokens,
-               ContainsSubstring("request 1 has 2 rows from its token 3 on; it has 4 "
-                                 "tokens by then"));
+               ContainsSubstring("request 1 has 2 rows, the first for its token 3; "
+                                 "before this pass it has 4 tokens"));
     CHECK_THAT(changed([](auto& plan) { plan[2][0].tokens.first = 2; }).tokens,
-               ContainsSubstring("from its token 2 on; it has 4 tokens by then, and 3 "
-                                 "have been computed"));
+               ContainsSubstring("the first for its token 2; before this pass it has 4 "
+                                 "tokens, of which 3 have been computed"));
     CHECK_THAT(
         changed([](auto& plan) { plan[1].insert(plan[1].begin(), plan[1][1]); }).tokens,
         ContainsSubstring("pass 1: request 1 is there twice"));
@@ -177,7 +178,7 @@ TEST_CASE("The youngest request is sent back, and it waits before all others",
     const std::vector<Share> first{{0, {0, 2, {0}}}, {1, {0, 2, {1}}}};
     CHECK_THAT(replayed(batch, {first, {{1, {2, 1, {1, 2}}}}}).order,
                ContainsSubstring("pass 1: request 1 has rows, and request 0, which has "
-                                 "come before it, is sent back: the youngest is"));
+                                 "come before it, is sent back, not the youngest"));
     CHECK_THAT(replayed(batch, {first, {{0, {2, 1, {0, 2}}}, {2, {0, 1, {3}}}}}).order,
                ContainsSubstring("pass 1: request 2 has rows, and request 1, which has "
                                  "come before it, is sent back"));
@@ -186,8 +187,8 @@ TEST_CASE("The youngest request is sent back, and it waits before all others",
                  {first, {{0, {2, 1, {0, 2}}}}, {{0, {3, 1, {0, 2}}}, {2, {0, 1, {3}}}}})
             .order,
         ContainsSubstring("pass 2: request 2 has rows, and request 1, which has "
-                          "come before it, waits; one that was sent back waits "
-                          "first of all"));
+                          "come before it, waits; it was sent back, so it "
+                          "should be first"));
 }
 
 TEST_CASE("A wrong plan is refused", "[grader][decode]") {

@@ -1,5 +1,5 @@
-// Tests what a student's program can and cannot do. The build made the programs of ranks
-// HOSTILE_RANK and EVERYTHING_RANK.
+// Tests what a student's program can and cannot do. The environment variables
+// HOSTILE_RANK and EVERYTHING_RANK name two programs of ranks that the build has made.
 
 #include <chrono>
 #include <csignal>
@@ -66,7 +66,7 @@ const RankProgram& hostile_program() {
 Examiner hostile_examiner() {
     return hostile_program().examiner();
 }
-/// For programs that compute or wait forever.
+/// For programs that compute forever; impatient_examiner() is for programs that wait.
 Examiner hasty_examiner() {
     return hostile_program().examiner(1, 1000);
 }
@@ -99,7 +99,7 @@ std::string said_of(const std::string& task, int ranks = 2,
     REQUIRE(result.trouble);
     CHECK(result.trouble->mark == Mark::failed);
     CHECK_THAT(result.trouble->text, !ContainsSubstring("exit status 9"));
-    // The grader must still work.
+    // The grader must work as before.
     Examiner patient = hostile_examiner();
     CHECK(!patient.run(run_of("does nothing", ranks)).trouble);
     return result.trouble->text;
@@ -131,7 +131,7 @@ TaskResult run_here(const TaskRun& run) {
 
 }  // namespace
 
-TEST_CASE("A task gives the same bits, bytes, time and memory in processes of its ranks",
+TEST_CASE("A task has the same bits, bytes, time and memory if each rank is a process",
           "[grader]") {
     const RankProgram program("EVERYTHING_RANK");
     Examiner examiner = program.examiner();
@@ -160,7 +160,7 @@ TEST_CASE("A task gives the same bits, bytes, time and memory in processes of it
         }
 }
 
-TEST_CASE("A task of shapes only takes the same bytes, time and memory", "[grader]") {
+TEST_CASE("A shapes-only task has the same bytes, time and memory", "[grader]") {
     const RankProgram program("EVERYTHING_RANK");
     Examiner examiner = program.examiner();
     for (const auto& [task, function] : tasks()) {
@@ -196,7 +196,7 @@ TaskRun run_of_shapes(const std::string& task, std::int64_t seed = 0) {
 
 }  // namespace
 
-TEST_CASE("Shapes only allow the sizes of large models, but no larger ones", "[grader]") {
+TEST_CASE("Shapes-only tasks may be as large as large models, no larger", "[grader]") {
     const RankProgram program("HOSTILE_RANK");
     Examiner examiner = program.examiner();
     const TaskResult& far = examiner.run(run_of_shapes("works far out"));
@@ -280,7 +280,7 @@ TEST_CASE("Raw messages on the line are not believed", "[grader]") {
     CHECK_THAT(said_of("announces a long message"),
                ContainsSubstring("message is too long"));
     CHECK_THAT(said_of("names many files"), ContainsSubstring("more files"));
-    // The grader accepts that a task claims its end, but then the task has left nothing.
+    // The grader accepts a false claim that the task ended; the task has left nothing.
     Examiner examiner = hostile_examiner();
     const TaskResult& result = examiner.run(run_of("claims an end", 2));
     REQUIRE(!result.trouble);

@@ -20,7 +20,7 @@ constexpr std::int64_t kInt = std::int64_t{1} << 31;
 constexpr std::int64_t kVast = std::int64_t{1} << 32;
 constexpr std::int64_t kNext = kEmpty + 1;  ///< handle of the first new tensor
 
-/// Returns one head of tensors (sequence, batches, 8).
+/// Returns a head as wide as the tensor (sequence, batches, width).
 Heads head_of(std::int64_t handle, DType dtype, const Shape& shape) {
     return {tensor_of(handle, dtype, shape), 1, shape.columns(), 0};
 }
@@ -78,7 +78,7 @@ TEST_CASE("Attention takes no more time than a program has", "[grader]") {
     }
 }
 
-TEST_CASE("Names, groups and splits are of a size that programs have", "[grader]") {
+TEST_CASE("Names, groups and splits that are too large are refused", "[grader]") {
     const std::string name(2000, 'n');
     const Tensor x = tensor_of(kReal, DType::f64, {8});
     CHECK_THAT(said_to({message(RankRequest::split, kWorldNumber,
@@ -100,7 +100,7 @@ TEST_CASE("Names, groups and splits are of a size that programs have", "[grader]
     CHECK_THAT(said_to({launch(many)}), ContainsSubstring("a group has more operations"));
 }
 
-TEST_CASE("Each operation of a group counts, and a deadline is one", "[grader]") {
+TEST_CASE("Each operation of a group counts, and a deadline ends a run", "[grader]") {
     const Tensor none = tensor_of(kEmpty, DType::f64, {0});
     const std::vector<CommOperation> group(4000,
                                            operation(Verb::all_reduce, -1, none, none));

@@ -129,7 +129,7 @@ void exchange_tensors(const std::vector<Request>& requests, int ranks, Runs& run
         if (valid.empty()) continue;
         const std::size_t others = instead_of(valid[0]).size();
         const std::size_t all = others * others * valid.size() * valid.size();
-        // The step is coprime, so that each replacement gets to each place.
+        // As the step is coprime, each replacement is tried in each place.
         std::size_t step = all / kMostPairs + 1;
         while (std::gcd(step, others * valid.size()) != 1)
             ++step;

@@ -74,7 +74,7 @@ std::string any_like(const Message& message, Chance& chance) {
         if (chance.one_in(one_in))
             tensors.instead[static_cast<int>(place)] = any_tensor(chance);
     std::string bytes = bytes_of(message, tensors);
-    constexpr std::size_t kHead = 24;  // says which request it is
+    constexpr std::size_t kHead = 24;  // these bytes select the request
     for (std::size_t at = kHead; at + 8 <= bytes.size(); at += 8)
         if (chance.one_in(200)) put(bytes, at, any_number(chance));
     return bytes;

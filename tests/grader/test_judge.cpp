@@ -9,7 +9,7 @@ using namespace lockstep::lessons;
 
 namespace {
 
-/// Leaves these values (n), and before that computes `products` matrix products.
+/// Returns a task that computes `products` matrix products and outputs these values (n).
 Tasks leaving(const std::vector<double>& values, int products = 0) {
     return {{"leave", [=](Rank& rank, const TaskInputs&, TaskOutputs& out) {
                  Device& device = rank.device();
@@ -92,8 +92,8 @@ TEST_CASE("a solution with the results of a known mistake gets its sentence", "[
     CHECK(other.judgement(0).said.empty());
 }
 
-TEST_CASE("a known mistake with the same figure explains a cost", "[judge]") {
-    // The first mistake has the same bytes, memory and time, but other flops.
+TEST_CASE("a known mistake that costs the same explains a student's cost", "[judge]") {
+    // The first mistake has other flops, so it does not explain the student's cost.
     const std::vector<Solution> known{
         solution("", leaving({1}, 1)), solution("other values", leaving({2}, 1)),
         solution("it multiplies once more", leaving({1}, 2))};
@@ -159,7 +159,7 @@ TEST_CASE("a mistake is reported once, at the first criterion that finds it", "[
     wrong.criteria[1].after = {"a1"};
     CHECK(wrong.judgement(1).asked == "criterion a1 must be met first");
 
-    // If the earlier criterion passed, the later criterion asks for its own values.
+    // If the earlier criterion passes, the later criterion reports its own failure.
     Grading right(leaving({1}, 2), known);
     right.ask("a1", ask_values);
     right.ask("a2", ask_flops);

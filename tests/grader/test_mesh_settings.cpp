@@ -39,7 +39,7 @@ TEST_CASE("In each setting the reference chooses a mesh that gets all points",
                 all, text_of(axes), [](const Tried& one) { return text_of(one.axes); });
             REQUIRE(found != all.end());
             const Picoseconds best = all.front().report.makespan();
-            // The choice may be a tenth slower than the best, the program 25 %.
+            // The chosen mesh may be 10 % slower than the best, and the program 25 %.
             CHECK(found->report.makespan() <= best + best / 10);
             const RunReport own = run_reference(named.setting, axes);
             CHECK(own.makespan() <= best + best * 24 / 100);
@@ -50,7 +50,7 @@ TEST_CASE("In each setting the reference chooses a mesh that gets all points",
         }
 }
 
-TEST_CASE("A setting goes over the line as it is", "[grader][mesh]") {
+TEST_CASE("A setting that is sent as numbers is the same afterwards", "[grader][mesh]") {
     for (const Varied& varied : {Varied{}, Varied{1.17, 1040}})
         for (const NamedSetting& named : all_settings(varied)) {
             INFO(named.name);

@@ -1,5 +1,5 @@
-// A tensor should be a sum over the ranks. What the ranks left shows which mistake was
-// made.
+// A tensor should be a sum over the ranks. The values that the ranks computed instead
+// show which mistake was made.
 
 #include "lessons/assignments/suspects.hpp"
 #include "lessons/grader/judge.hpp"
@@ -35,7 +35,7 @@ TEST_CASE("a missing sum, a double sum and a mean are recognized", "[grader]") {
                ContainsSubstring("an all-reduce is missing"));
     CHECK_THAT(suspected_sum(OfRanks(3, vector_of(27, -18)), kSum),
                ContainsSubstring("that is 3 times what it should be"));
-    // Means add up to the same sum.
+    // The ranks' means also add up to the sum, but no all-reduce is missing.
     CHECK_THAT(suspected_sum(OfRanks(3, vector_of(3, -2)), kSum),
                ContainsSubstring("that is the mean over the ranks"));
     CHECK(suspected_sum(OfRanks(3, vector_of(9, -5)), kSum).empty());

@@ -41,7 +41,7 @@ bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
-/// Expects text without the escape sequences of our own colours.
+/// Not for coloured text, which has escape sequences of our own.
 bool has_control_characters(const std::string& text) {
     return std::ranges::any_of(text, [](char c) {
         const auto byte = static_cast<unsigned char>(c);
@@ -280,7 +280,7 @@ TEST_CASE("A grade's file replaces another one as a whole", "[grader]") {
                     std::system_error);
 }
 
-TEST_CASE("A reader of a grade during its write sees a whole one", "[grader]") {
+TEST_CASE("A grade that is read while a new one is written stays whole", "[grader]") {
     // The old file keeps its contents, because the new grade is a new file.
     const TemporaryFolder folder;
     const std::filesystem::path path = folder / "grade.json";

@@ -27,7 +27,7 @@ def lines_of(path):
 
 
 def first_lesson_sources(root, build):
-    """Returns how many sources are compiled for it, also those that are compiled together."""
+    """Returns how many sources are compiled for the first lesson, alone or with others."""
     inputs = subprocess.run(["ninja", "-C", build, "-t", "inputs", "lessons/first-lesson"],
                             capture_output=True, text=True, check=True).stdout.split()
     return sum(command["output"] in inputs and not source.endswith("_unit.cpp")

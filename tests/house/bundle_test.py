@@ -67,7 +67,7 @@ class Bundle(unittest.TestCase):
         cls.tree = os.path.join(cls.folder, cls.names[0].split("/")[0])
 
     def environment(self):
-        """Returns the PATH of such a machine. Its pkg-config and apt fail when they are called."""
+        """Returns the environment of a machine where pkg-config and apt fail when called."""
         folder = os.path.join(self.folder, "bin")
         if not os.path.isdir(folder):
             os.mkdir(folder)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Says which tests ./lockstep test runs, and what must be built for them.
+"""Says which tests `./lockstep test` runs, and what must be built for them.
 
 usage: choose.py ROOT BUILD everyone|changed|all
 

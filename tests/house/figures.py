@@ -74,7 +74,7 @@ def print_kinds(lengths):
 
 
 def print_rooms(lengths):
-    """`lengths` are the lengths of all files. The last column counts all files."""
+    """`lengths` has every file's number of lines. The last column counts lines of all files."""
     rooms = collections.defaultdict(list)
     whole = collections.Counter()
     for file, lines in lengths.items():

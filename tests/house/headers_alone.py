@@ -11,7 +11,7 @@ the build folder's compile_commands.json, if there is one.
 
 Most headers include a large header, directly or through others. Such a header is compiled after a
 precompiled copy of the large header. It includes the large header anyway, so the copy adds
-nothing. If the large header lacks something, its own compilation finds that.
+nothing. If the large header lacks something, its own compilation fails.
 """
 
 import concurrent.futures

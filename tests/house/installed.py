@@ -20,7 +20,7 @@ def skip_without(*programs, root):
 
 
 class Installed:
-    """A copy of the library in a folder. `prefix` is its final place, put below the folder."""
+    """A copy of the library in a folder. `prefix` is the folder's copy of the final prefix."""
 
     def __init__(self, build, folder):
         # Meson lets tests find the libraries of the build folder. But here a program must
@@ -36,7 +36,7 @@ class Installed:
         self.prefix = os.path.dirname(os.path.dirname(self.program))
 
     def flags(self, *wanted):
-        """Returns what pkg-config says, as if the copy were at its final place."""
+        """Returns what pkg-config prints, as if the copy were at its final place."""
         environment = dict(os.environ, PKG_CONFIG_PATH=self.packages)
         return subprocess.run(["pkg-config", f"--define-variable=prefix={self.prefix}", *wanted,
                                "lockstep"], env=environment, check=True, capture_output=True,

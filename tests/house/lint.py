@@ -7,7 +7,7 @@ usage: lint.py ROOT format
 format: every C++ and CUDA source that git tracks must have the format of .clang-format.
 tidy: clang-tidy must find nothing in a C++ source if its code, or its header's code, differs from
 the commit that last changed .ci/linted-since. In a clone that lacks this commit, every source is
-linted. If forty minutes are not enough for all sources, tidy also fails. It runs in continuous
+linted. If nine minutes are not enough for all sources, tidy also fails. It runs in continuous
 integration, or by hand: CI=1 lint.py … If you have linted all changed sources, you may change the
 date in .ci/linted-since, in the commit with these sources.
 
@@ -28,8 +28,8 @@ SKIPPED = 77
 LINTED = ".ci/linted-since"
 VERSION = "14"  # other versions format differently with the same settings
 SOURCES = (".cpp", ".hpp", ".cu", ".cuh", ".h")
-LONGEST_SECONDS = 2400  # for a change of names in 200 sources; most changes take one minute
-# Flags of GCC that clang does not know are no findings. The analyzer follows a fifth of its
+LONGEST_SECONDS = 540  # most changes take one minute
+# Flags of GCC that clang does not know are not reported. The analyzer follows a fifth of its
 # default number of paths in each function. Otherwise a file with one function for each operation
 # would take ten minutes.
 EXTRA = ["-Wno-unknown-warning-option",
@@ -45,7 +45,7 @@ def skip(why):
 
 
 def tool(name):
-    """Returns the tool, in the version that the settings are for."""
+    """Returns the command of the tool in the version for which the settings were written."""
     for candidate in (f"{name}-{VERSION}", name):
         if shutil.which(candidate):
             said = subprocess.run([candidate, "--version"], capture_output=True, text=True)
@@ -83,14 +83,14 @@ def check_format(root):
 
 def recorded(root, record):
     """Returns the commit that last changed `record`, a file in .ci; None if this clone lacks that
-    commit. A shallow clone's oldest commit seems to make every file."""
+    commit. In a shallow clone, the oldest commit seems to create every file."""
     last = " ".join(git(root, "log", "-1", "--format=%H %P", "--", record) or []).split()
     is_shallow = git(root, "rev-parse", "--is-shallow-repository") == ["true"]
     return None if not last or (is_shallow and len(last) == 1) else last[0]
 
 
 def changed(root, record):
-    """Returns the files that differ from the recorded commit; None if there is none."""
+    """Returns the files that differ from the recorded commit; None if there is no such commit."""
     commit = recorded(root, record)
     return commit and set(git(root, "diff", "--name-only", commit))
 
@@ -100,8 +100,8 @@ TOKEN = re.compile(r'R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\
 
 
 def code_of(text):
-    """Returns the text without spaces, comments and contents of strings. Clang-tidy finds nothing
-    in these. Keeps the comments that tell clang-tidy what to leave out."""
+    """Returns the text without spaces, comments and contents of strings, in which clang-tidy finds
+    nothing. Keeps the comments that tell clang-tidy what to leave out."""
     def kept(token):
         if token[0].startswith(("//", "/*")):
             return token[0] if "NOLINT" in token[0] else ""

@@ -190,7 +190,7 @@ class OwnPrograms(unittest.TestCase):
                          (0, "own: --layers\nown: 8\nown: words\n3 ranks\n"), static.stderr)
 
     def test_all_headers_go_together(self):
-        """Headers must not hide headers that others need. A user's src must not disturb them."""
+        """All headers must compile together, even if the user has files of the same names."""
         headers = sorted(glob.glob(f"{self.installed.prefix}/include/lockstep/**/*.hpp",
                                    recursive=True))
         self.assertGreater(len(headers), 100)

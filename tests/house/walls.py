@@ -8,8 +8,8 @@ of them. sim and gpu do not see each other. Only program sees all three, and onl
 see everything. Only sim includes Eigen. Only gpu includes CUDA and its libraries. The file of a
 CUDA kernel includes neither Eigen nor fmt, because nvcc cannot compile them well.
 
-A room is a folder of the first or second level, such as sim, sim/check or src/core. Deeper folders
-belong to its room. Two rooms may not include each other. Only sim/check sees files in sim/check.
+A room is a folder of the first or second level, such as sim, sim/check or src/core. Folders in a
+room belong to it. Two rooms may not include each other. Only sim/check sees files in sim/check.
 """
 
 import os

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kSeed = 7;
 
-/// Copies a rank's columns of the logits of each wanted token into whole rows.
+/// For each wanted token, copies a rank's columns of the logits into a whole row.
 void keep_logits(Outcome& served, const std::vector<Wanted>& wanted,
                  const HostTensor& logits, std::int64_t rank, std::int64_t vocabulary) {
     const std::int64_t columns = logits.shape().columns();

@@ -17,15 +17,15 @@ struct Serving {
     std::vector<Request> requests;
     CacheSizes cache{.pages = 64, .page_rows = 4};
     BatchRules rules{};
-    bool reuse = true;  ///< whether requests may use computed pages again
-    int ways = 1;       ///< ranks that shard heads and columns
-    /// The ranks shard experts instead. Rank r answers its own requests: those for which
-    /// id modulo `ways` is r.
+    bool reuse = true;  ///< prefix caching: full pages can be found again
+    int ways = 1;       ///< the number of ranks that shard heads and columns
+    /// If true, the ranks shard experts instead, and rank r answers only the
+    /// requests whose id modulo `ways` is r.
     bool own_requests = false;
     DType dtype = DType::f64;
     bool row_by_row = false;
     bool numbers = true;
-    /// Requests are added in order, one after every `apart` passes.
+    /// One more request is added every `apart` passes, or when none is under way.
     int apart = 0;
 };
 
@@ -49,8 +49,8 @@ GptSizes small_sizes(bool llama, std::int64_t kv_heads = 8);
 Request random_request(std::int64_t id, std::int64_t prompt, std::int64_t output,
                        std::int64_t vocabulary, const Sampling& sampling = {});
 
-/// Returns the logits of the last of these tokens. A model without a cache computes one
-/// forward of all tokens.
+/// Returns the logits of the last of these tokens. They are computed without a cache,
+/// with one forward of all tokens.
 HostTensor whole_logits(const GptSizes& sizes, DType dtype,
                         const std::vector<std::int32_t>& ids);
 

@@ -16,7 +16,7 @@ std::int64_t below(std::int64_t bound, std::uint64_t& at) {
                                      static_cast<double>(bound));
 }
 
-/// Runs one pass of the batcher. The token wanted at position p is p modulo 7.
+/// Runs one pass of the batcher. The new token at position p is p modulo 7.
 Pass take_pass(Batcher& batcher) {
     Pass pass = batcher.next();
     std::vector<std::int32_t> tokens;
@@ -101,7 +101,7 @@ TEST_CASE("A batcher refuses calls in the wrong order", "[inference][errors]") {
     PagePool pool(4, 4);
     Batcher batcher(pool, {});
     CHECK_THAT(refusal([&] { batcher.take({}); }),
-               says("take() of 0 tokens, but no pass is under way"));
+               says("take() got 0 tokens, but no pass is under way"));
     CHECK(batcher.next().ids.empty());
     batcher.take({});
     batcher.add(random_request(0, 2, 2, 29));

@@ -32,8 +32,8 @@ std::vector<Request> some_requests(const Sampling& sampling = {}) {
     return requests;
 }
 
-/// Requires that each token has the same logits as in one forward of all tokens before
-/// it, by a model without a cache, and is the token with the largest logit.
+/// Requires that each token has the logits that a model without a cache computes in one
+/// forward of all tokens before it, and is the token with the largest logit.
 void require_whole(const Serving& serving, const Outcome& served) {
     for (const Request& request : serving.requests) {
         CAPTURE(request.id);
@@ -110,18 +110,18 @@ TEST_CASE("Ranks with requests of their own shard the experts", "[inference][sim
     serving.sizes.block.experts.gate.chosen = 2;
     serving.ways = ways;
     serving.own_requests = true;
-    // Ranks have their last tokens at different times, but all take part until the end.
+    // Ranks finish their requests at different times, but all take part until the end.
     const Outcome served = serve(serving);
     REQUIRE(served.answers.size() == serving.requests.size());
     require_whole(serving, served);
 }
 
-TEST_CASE("Prompts in pieces, found pages and preemptions change no token",
+TEST_CASE("Prompts in pieces, reused pages and preemptions change no token",
           "[inference][sim]") {
     const bool llama = GENERATE(false, true);
     const Sampling sampling{1.0, 12, 0.9, 5};
     Serving serving{small_sizes(llama, 2), some_requests(sampling)};
-    // Two requests have the same beginnings as other requests.
+    // Two more requests have the same prompts as earlier requests.
     for (const std::int64_t like : {2, 3}) {
         Request request = serving.requests[static_cast<std::size_t>(like)];
         request.id += 10;
@@ -175,7 +175,7 @@ TEST_CASE("Row by row, logits do not depend on other rows of the batch",
     serving.ways = ways;
     serving.row_by_row = true;
     const Outcome all = serve(serving);
-    // Prompts are in pieces, pages are few, and requests are in reverse order.
+    // In `others`, prompts are in pieces, pages are few, and the requests are reversed.
     Serving others = serving;
     others.rules.most_rows = 7;
     others.cache = {.pages = 9, .page_rows = 5};
@@ -199,7 +199,7 @@ TEST_CASE("The simulator's products are batch invariant without a setting",
     CHECK(serve(serving).logits == serve(alone).logits);
 }
 
-TEST_CASE("A cache takes 2 g w numbers a token and layer", "[inference]") {
+TEST_CASE("A cache needs 2 g w numbers for each token and layer", "[inference]") {
     CHECK(cache_bytes_of_token(llama3_405b(1), DType::bf16) == 516'096);
     CHECK(cache_bytes_of_token(qwen2_5_72b(1), DType::bf16) == 327'680);
     CHECK(llama3_405b(1).parameters() == 405'853'388'800);
@@ -248,7 +248,7 @@ TEST_CASE("Impossible uses of a cache are refused", "[inference][errors]") {
     CHECK_THAT(refusal_of([&](KeyValueCache& cache, Module&) {
                    cache.begin({{{{0, -2, {0}}}}, {}, {}, 0});
                }),
-               says("a sequence of -2 rows in a pass of 0 ids"));
+               says("a sequence has -2 rows, but the pass has 0 ids"));
     CHECK_THAT(refusal_of([&](KeyValueCache& cache, Module& gpt) {
                    gpt.infer(cache.device().zeros({2, 1}, DType::i32));
                }),
@@ -262,7 +262,7 @@ TEST_CASE("Impossible uses of a cache are refused", "[inference][errors]") {
     CHECK_THAT(refusal_of([&](KeyValueCache& cache, Module&) {
                    cache.begin({pass.tokens, {3, 4, 5}, {1}, 0});
                }),
-               says("a pass of 2 rows, but 3 ids"));
+               says("the pass has 2 rows, but 3 ids"));
     CHECK_THAT(refusal_of([&](KeyValueCache& cache, Module&) {
                    cache.begin({pass.tokens, {3, 4}, {2}, 0});
                }),

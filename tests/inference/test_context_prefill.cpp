@@ -26,9 +26,9 @@ Request request_of(const Prefill& prefill) {
     return random_request(3, prefill.prompt, kOutput, prefill.sizes.vocabulary);
 }
 
-/// The result of ranks 1 and up, which compute the prompt together and send their caches
-/// to rank 0, and of rank 0, whose pages have another size and which generates all
-/// further tokens. The logits are those of the first token.
+/// The result of a run. Ranks 1 and up compute the prompt together and send their caches
+/// to rank 0. Rank 0, whose pages have another size, generates all further tokens. The
+/// logits are those of the first token.
 struct Generated {
     HostTensor logits;
     std::vector<std::int32_t> tokens;
@@ -176,7 +176,7 @@ TEST_CASE("Sharded prompts are padded to equal shares", "[inference]") {
                        filling_cache({}, cache);
                    });
                }),
-               says("needs a kit with its own attention"));
+               says("needs a GptKit with its own attention"));
 }
 
 }  // namespace lockstep::test

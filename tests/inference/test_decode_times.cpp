@@ -74,8 +74,8 @@ Picoseconds exchange_time(int ranks, double bytes_per_second, std::int64_t token
 TEST_CASE("The time to send a token to its experts bounds the speed of decoding",
           "[inference][sim]") {
     // DeepSeek-AI 2025, 2505.09343, section 2.3.2: each device sends each of 32 tokens to
-    // 9 experts. These are 7,000 numbers, of one byte there and two bytes back. Two
-    // batches take turns.
+    // 9 experts. A token has 7,000 numbers, of one byte on the way there and two on the
+    // way back. Two batches take turns.
     constexpr std::int64_t kTokens = 32;
     const auto published = [](double bytes_per_second) {
         return (1 + 2) * 32.0 * 9 * 7000 / bytes_per_second;
@@ -90,7 +90,8 @@ TEST_CASE("The time to send a token to its experts bounds the speed of decoding"
             static_cast<double>(exchange_time(ranks, bytes_per_second, kTokens)) / 1e12;
         // Here numbers have two bytes in both directions. A token has 7,168 numbers. It
         // is sent to 8 experts, since the shared expert is on its own rank. One copy in
-        // 32 stays, too. Ranks also exchange counts (4 bytes for each of 8 experts).
+        // 32 stays on its rank, too. Ranks also exchange counts (4 bytes for each of 8
+        // experts).
         const double factor = 4.0 / 3 * 8 / 9 * 7168 / 7000 * (ranks - 1) / ranks;
         const double counts = 4.0 * 8 * (ranks - 1) / bytes_per_second;
         CHECK_THAT(took, Catch::Matchers::WithinRel(
@@ -125,13 +126,13 @@ TEST_CASE("A decode takes the time to read its weights and its cache",
             const std::int64_t cache =
                 kBatches[i] * kTokens * cache_bytes_of_token(sizes, DType::bf16);
             const double least = static_cast<double>(weights + cache) / (8 * 820e9);
-            // The published table counts 13 billion weights, reads all of them, and
-            // counts no activations.
+            // The published times include reading all 13 billion weights, but no
+            // activations.
             const double published = (fifth ? kAFifth : kAllHeads).at(i) * 1e-3;
             CHECK(std::abs(took / published - 1) < (kBatches[i] <= 32 ? 0.025 : 0.042));
             rest.push_back((took - least) * 820e9);
         }
-        // The rest of the time is also for bytes: all 8 chips hold the norms' weights
+        // The rest of the time is for other bytes: all 8 chips hold the norms' weights
         // whole, and each sequence has 7.7 or 7.3 MB of activations.
         const double norms = 2.0 * (2 * 40 + 1) * 5120 * 7 / 8;
         for (std::size_t i = 0; i < rest.size(); ++i)

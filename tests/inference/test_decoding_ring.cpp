@@ -12,7 +12,7 @@ struct Ring {
     int stages = 1;
     int groups = 1;
     GptSizes sizes;
-    std::vector<Request> requests;  ///< the groups take turns in getting one
+    std::vector<Request> requests;  ///< request i is for group i % groups
     bool numbers = true;
     BatchRules rules{};
     std::int64_t pages = 64;
@@ -62,7 +62,7 @@ Rounds decode(const Ring& ring) {
         CHECK(pool.free() == ring.pages);
         for (Batcher* group : groups)
             for (const Answer& answer : group->answers()) {
-                // All stages know every token of every request.
+                // All stages have every token of every request.
                 const auto& known =
                     rounds.tokens.try_emplace(answer.id, answer.tokens).first->second;
                 CHECK(known == answer.tokens);

@@ -67,7 +67,7 @@ std::map<std::int64_t, std::vector<std::int32_t>> tokens_together() {
 
 }  // namespace
 
-TEST_CASE("Prompts computed on other devices get the same answers", "[inference][sim]") {
+TEST_CASE("Prompts that other devices compute get the same answers", "[inference][sim]") {
     const auto expected = tokens_together();
     const int ways = GENERATE(1, 2);
     // If pages are few, requests wait for pages, and some requests give pages back.
@@ -122,7 +122,7 @@ TEST_CASE("A disaggregated service takes the same time with shapes only",
     }
 }
 
-TEST_CASE("A batcher accepts a computed prompt if it has room", "[inference]") {
+TEST_CASE("A batcher with room accepts a computed prompt", "[inference]") {
     PagePool pool(4, 4);
     Batcher batcher(pool, {.most_sequences = 2});
     const Request first = random_request(0, 9, 5, 29),
@@ -149,7 +149,7 @@ TEST_CASE("A batcher accepts a computed prompt if it has room", "[inference]") {
     CHECK_THAT(refusal([&] { batcher.join(third, 9); }),
                says("request 2 joins while a pass is under way"));
     batcher.take({3});
-    // A waiting request comes before a request that joins.
+    // A waiting request is served before a request that joins.
     batcher.add(random_request(5, 1, 1, 29));
     CHECK(!batcher.join(random_request(6, 1, 2, 29), 1));
 }
@@ -165,7 +165,7 @@ TEST_CASE("Tokens that a cache does not have are not sent", "[inference][sim]") 
         });
     };
     CHECK_THAT(said({{{0, 3, {0}}}}, false),
-               says("the cache has no layers yet; call make_gpt"));
+               says("the cache has no layers yet; make a model"));
     CHECK_THAT(said({{{2, 3, {0}}}}, true),
                says("tokens 2 to 5 do not fit into the sequence's 1 pages of 4 rows"));
     CHECK_THAT(said({{{0, 3, {4}}}}, true),

@@ -90,7 +90,7 @@ TEST_CASE("A service gives the same answers on every mesh", "[inference][sim]") 
     }
 }
 
-TEST_CASE("A service's passes have each token once", "[inference][sim]") {
+TEST_CASE("A service's passes compute each row once", "[inference][sim]") {
     const bool apart = GENERATE(false, true);
     const ServicePlan plan(small_sizes(true, 4), {.axes = {{"dp", 2}},
                                                   .apart = apart,
@@ -139,7 +139,7 @@ TEST_CASE("A service has weights and a cache, and no gradients", "[inference][si
           std::int64_t{10} * 4 * cache_bytes_of_token(sizes, DType::f64));
 }
 
-TEST_CASE("A service cannot be on every mesh", "[inference]") {
+TEST_CASE("Impossible plans for a service are refused", "[inference]") {
     const auto said = [](const GptSizes& sizes, const ServiceOptions& options) {
         return refusal([&] { ServicePlan(sizes, options); });
     };

@@ -49,8 +49,8 @@ class Traffic {
         living_.erase(living_.begin() + static_cast<std::ptrdiff_t>(one));
     }
     void check() const {
-        // A page has two owners only if both have found the page. Then the page is full,
-        // and both sequences have the same beginning.
+        // The second owner of a page has found the page. So the page is full, and both
+        // sequences have the same beginning.
         std::map<std::int32_t, std::vector<std::int32_t>> owned;
         for (const Living& living : living_) {
             const std::set<std::int32_t> once(living.pages.pages.begin(),
@@ -170,7 +170,8 @@ TEST_CASE("A prompt's pages are found by their tokens, but never the whole promp
     CHECK(again.tokens == 4);
 }
 
-TEST_CASE("A sequence that is sent back leaves no pages to find", "[inference]") {
+TEST_CASE("The pages of a sequence that gives tokens back are not found again",
+          "[inference]") {
     PagePool pool(6, 4);
     const std::vector<std::int32_t> ids{1, 2, 3, 4, 5, 6, 7, 8, 9};
     SequencePages sequence;

@@ -57,7 +57,7 @@ TEST_CASE("Temperature, top k and top p decide which tokens are chosen, and how 
     // Added up, the probabilities are 0.553, 0.757, 0.880, 0.955, 1.
     require_close(probabilities(kFive, {.temperature = 1, .top_p = 0.8}), softmax(1, 3));
     require_close(probabilities(kFive, {.temperature = 1, .top_p = 0.5}), {1});
-    // With only the two largest, the sums are 0.731 and 1.
+    // With only the two largest probabilities, the sums are 0.731 and 1.
     require_close(probabilities(kFive, {.temperature = 1, .top_k = 2, .top_p = 0.7}),
                   {1});
     require_close(probabilities(kFive, {.temperature = 1, .top_k = 2, .top_p = 0.8}),

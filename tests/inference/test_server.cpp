@@ -48,9 +48,9 @@ std::vector<Picoseconds> tenths(const Served& request) {
 }  // namespace
 
 TEST_CASE("A service's times follow from its passes", "[inference][sim]") {
-    // The first request comes at 5 ms. Its prompt of 10 rows takes 2.0 ms, then two
-    // decodes take 1.1 ms each. The second request comes at 6 ms and waits until 7. Its 5
-    // rows, together with one decode, take 1 + 0.5 + 0.1 ms.
+    // The first request arrives at 5 ms. Its prompt of 10 rows takes 2.0 ms. The second
+    // request arrives at 6 ms and waits until 7 ms. Its 5 rows and the first request's
+    // decode take 1 + 0.5 + 0.1 ms. The last decode takes 1.1 ms.
     const auto served =
         serve_rows({at_millisecond(0, 5, 10, 3), at_millisecond(1, 6, 5, 1)});
     REQUIRE(served.size() == 2);
@@ -68,7 +68,7 @@ TEST_CASE("A service's times follow from its passes", "[inference][sim]") {
     CHECK(tenths(apart[1]) == std::vector<Picoseconds>{5020, 5020});
 }
 
-TEST_CASE("Requests that find no page wait, and are answered", "[inference][sim]") {
+TEST_CASE("Requests without free pages wait, and are answered", "[inference][sim]") {
     std::vector<Request> requests;
     for (std::int64_t id = 0; id < 6; ++id)
         requests.push_back(at_millisecond(id, 0, 8, 20));
@@ -94,13 +94,13 @@ TEST_CASE("Requests that find no page wait, and are answered", "[inference][sim]
                              });
                    });
                }),
-               says("no sequence can continue: the pool's pages belong to others"));
+               says("no sequence can continue: other sequences have the pool's pages"));
 }
 
 TEST_CASE("A long prompt delays decodes unless it is split into pieces",
           "[inference][sim]") {
-    // Four requests generate when a prompt of 400 rows comes. In one pass it delays all
-    // four by 41.4 ms. In pieces, none waits longer than one full pass.
+    // Four requests generate tokens when a prompt of 400 rows arrives. In one pass, it
+    // delays all four by 41.4 ms. In pieces, it delays a token by at most one full pass.
     std::vector<Request> requests;
     for (std::int64_t id = 0; id < 4; ++id)
         requests.push_back(at_millisecond(id, 0, 4, 60));
@@ -139,7 +139,7 @@ TEST_CASE("A long prompt delays decodes unless it is split into pieces",
 }
 
 TEST_CASE("Sequences that join at once are answered sooner", "[inference][sim]") {
-    // One long answer among short ones. Without joining, all wait for the longest.
+    // One answer is long, the others are short. If requests cannot join, all wait for it.
     std::vector<Request> requests{at_millisecond(0, 0, 4, 100)};
     for (std::int64_t id = 1; id < 8; ++id)
         requests.push_back(at_millisecond(id, id, 4, 2));
@@ -197,13 +197,13 @@ TEST_CASE("Requests arrive at random, at the given rate", "[inference]") {
         prompts += static_cast<double>(length) / 4000;
         outputs += static_cast<double>(request.output) / 4000;
     }
-    // Means over 4,000: the deviations are 2 / sqrt(4000), 1.41 / sqrt(4000), and for the
-    // last arrival 200 s / sqrt(4000). Four deviations are exceeded once in 15,000 times.
+    // Deviations: 2 / sqrt(4000) and 1.41 / sqrt(4000) for the means, 200 s / sqrt(4000)
+    // for the last arrival. Four deviations are exceeded once in 15,000 times.
     CHECK_THAT(prompts, Catch::Matchers::WithinAbs(6, 4 * 2 / std::sqrt(4000.0)));
     CHECK_THAT(outputs, Catch::Matchers::WithinAbs(3, 4 * 1.42 / std::sqrt(4000.0)));
     CHECK_THAT(static_cast<double>(requests.back().arrival) / 1e12,
                Catch::Matchers::WithinAbs(200, 4 * 200 / std::sqrt(4000.0)));
-    // All requests come at once.
+    // Without a rate, all requests arrive at time 0.
     for (const Request& request : make_requests({.count = 3}))
         CHECK(request.arrival == 0);
     const auto said = [](const RequestMix& wrong) {
@@ -281,8 +281,7 @@ TEST_CASE("Ranks give the same answers even if one of them is slower",
     }
 }
 
-TEST_CASE("A service of shapes only takes the time of one with numbers",
-          "[inference][sim]") {
+TEST_CASE("A service that computes only shapes takes the same time", "[inference][sim]") {
     const int ways = GENERATE(1, 4);
     const auto full = serve_shared({.ways = ways}),
                shapes_only = serve_shared({.ways = ways, .numbers = false});

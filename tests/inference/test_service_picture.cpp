@@ -27,7 +27,7 @@ ServedPass pass_at(Picoseconds at, std::int64_t pages,
     return {at * kPass, (at + 1) * kPass, pages, std::move(pieces)};
 }
 
-/// Request 0 has a prompt of two passes, and gets three tokens. Request 1 comes in the
+/// Request 0 has a prompt of two passes, and gets three tokens. Request 1 arrives in the
 /// middle of the first pass and waits for a page. It gets two tokens, loses its pages,
 /// and continues later.
 ServiceTrace small_trace() {

@@ -29,7 +29,7 @@ std::vector<std::int32_t> drafts_of(const Distribution& from, int count,
 struct Pair {
     GptSizes large = small_sizes(true, 4);
     GptSizes small = small_sizes(true, 4);
-    std::uint64_t small_seed = 8;  ///< 7 and equal sizes give the large model's weights
+    std::uint64_t small_seed = 8;  ///< if 7, with equal sizes: the large model's weights
     bool numbers = true;
 };
 
@@ -86,7 +86,7 @@ TEST_CASE("Accepted tokens have the large model's distribution", "[inference]") 
         squares += count * count / kTimes;
     }
     // Pearson's statistic of four tokens, with 3 degrees of freedom, exceeds 21.1 once in
-    // 10,000 times. A token with probability 0 never comes.
+    // 10,000 times. A token with probability 0 is never chosen.
     double statistic = 0;
     for (std::size_t token = 0; token < 4; ++token) {
         const double mean = kTimes * kLarge[token];
@@ -94,8 +94,8 @@ TEST_CASE("Accepted tokens have the large model's distribution", "[inference]") 
     }
     CHECK(first[4] == 0);
     CHECK(statistic < 21.1);
-    // This also holds for the second token, whatever the first token was. The first token
-    // was an accepted draft.
+    // This also holds for the second token, whatever the first token (an accepted draft)
+    // was.
     std::array<int, 5> second{};
     for (const auto& row : pairs)
         for (std::size_t token = 0; token < 5; ++token)
@@ -107,13 +107,14 @@ TEST_CASE("Accepted tokens have the large model's distribution", "[inference]") 
     }
     CHECK(second[4] == 0);
     CHECK(statistic < 21.1);
-    // Tokens a pass follow the paper's equation 1, within 4 deviations (once in 15,000).
+    // Tokens per pass agree with the paper's equation 1, within 4 deviations (exceeded
+    // once in 15,000 times).
     const double alpha = acceptance(kSmall, kLarge);
     CHECK_THAT(alpha, Catch::Matchers::WithinAbs(0.1 + 0.3 + 0.1 + 0.1, 1e-15));
     const double deviation = std::sqrt((squares - tokens * tokens) / kTimes);
     CHECK_THAT(tokens, Catch::Matchers::WithinAbs(expected_tokens(alpha, kDrafts),
                                                   4 * deviation));
-    // The drafts have the small model's distribution, and the statistic finds that.
+    // The drafts have the small model's distribution, and the statistic detects this.
     statistic = 0;
     for (std::size_t token = 0; token < 4; ++token) {
         const double mean = kTimes * kLarge[token];
@@ -123,7 +124,7 @@ TEST_CASE("Accepted tokens have the large model's distribution", "[inference]") 
     CHECK(statistic > 1000);
 }
 
-TEST_CASE("The tokens that a pass gives are a geometric series", "[inference]") {
+TEST_CASE("The mean number of tokens of a pass is a geometric series", "[inference]") {
     CHECK(expected_tokens(0, 5) == 1);
     CHECK(expected_tokens(1, 5) == 6);
     CHECK_THAT(expected_tokens(0.5, 2), Catch::Matchers::WithinAbs(1.75, 1e-15));
@@ -151,7 +152,7 @@ TEST_CASE("Greedy speculation gives the large model's tokens exactly",
 }
 
 TEST_CASE("Speculation goes no further than the requested length", "[inference][sim]") {
-    // Learnt positions end with the context. Pages end with the last token.
+    // The first request fills the context (learnt positions), the last fills all pages.
     Pair pair;
     pair.large = pair.small = small_sizes(false, 8);
     pair.large.context = pair.small.context = 20;
@@ -209,7 +210,7 @@ TEST_CASE("With a temperature, tokens have the large model's frequencies",
     CHECK(stayed < drafted);
 }
 
-TEST_CASE("Speculation of shapes only takes a stated acceptance", "[inference][sim]") {
+TEST_CASE("Without numbers, speculation uses a stated acceptance", "[inference][sim]") {
     Pair pair;
     pair.numbers = false;
     pair.large.context = pair.small.context = 200;
@@ -251,7 +252,7 @@ TEST_CASE("An impossible speculation is refused", "[inference][errors]") {
     CHECK_THAT(refusal([] { speculate_with({}, random_request(0, 1, 1, 29), {0}); }),
                says("0 drafts, a prompt of 1 tokens"));
     CHECK_THAT(refusal([] { speculate_with({}, random_request(0, 70, 100, 29), {}); }),
-               says("finds no room in the cache: 40 pages of 4 rows"));
+               says("does not fit into the cache: 40 pages of 4 rows"));
 }
 
 }  // namespace lockstep::test

@@ -11,13 +11,13 @@ def columns(matrix, begin, end):
 
 
 def beside(matrices):
-    """Returns the columns of the matrices, one matrix after the other."""
+    """Returns one matrix, in which the given matrices are side by side."""
     return [flat(rows) for rows in zip(*matrices)]
 
 
 def places_of(heads, kv_heads, width):
-    """Returns the first columns of each head's queries, keys and values. x has all heads' queries,
-    then keys, then values. heads / kv_heads consecutive heads share keys and values."""
+    """Returns in which column of x each head's queries, keys and values begin. x has all heads'
+    queries, then keys, then values. heads / kv_heads consecutive heads share keys and values."""
     group = heads // kv_heads
     return [(head * width, (heads + head // group) * width,
              (heads + kv_heads + head // group) * width) for head in range(heads)]
@@ -30,7 +30,7 @@ def scores(q, k):
 
 
 def softmax(row, seen):
-    """Returns the softmax over the scores that are seen. The other scores have weight 0."""
+    """Returns the softmax over the scores for which `seen` is true. Other scores get weight 0."""
     largest = max(score for score, see in zip(row, seen) if see)
     powers = [math.exp(score - largest) if see else 0.0 for score, see in zip(row, seen)]
     total = sum(powers)

@@ -94,7 +94,7 @@ class CompareBackends(unittest.TestCase):
             document = json.loads(output)
             self.assertEqual((status, document["passed"]), (0, True))
             self.assertEqual(document["runs"][0]["backend"], "sim")
-            # The backend for which gpu stands.
+            # The document has the backend that was chosen for `gpu`.
             self.assertIn(document["runs"][1]["backend"], ("cuda", "nccl"))
             status, output, _ = self.run_program(*COMPARE, f"sim,{backend}", *SHORT, "--ranks",
                                                  "2", "--bound", "0")

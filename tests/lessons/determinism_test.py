@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A lesson's record must have the same bits with all workers, executors and scheduling seeds.
+"""Workers, executor and scheduling seed must not change the bits of a lesson's record.
 
 Arguments: the program.
 """

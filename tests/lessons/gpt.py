@@ -1,5 +1,5 @@
-"""The GPT of lessons three to five, with only the standard library. Its forward is that of the
-PyTorch program in the third lesson's README. It also has a backward and SGD."""
+"""The lessons' GPT, with only the standard library: the forward of the PyTorch program in
+lessons/04_tensor_parallel_block/README.md, a backward, and SGD."""
 
 import math
 
@@ -21,10 +21,10 @@ def scaled(matrix, factor):
 
 class Gpt:
     """The README's model, for one sequence at a time: x is (s, h). Without an lm_head the model is
-    tied: the head reads the table of wte, which gets the gradients of both. If there are fewer
-    heads of keys than of queries, consecutive heads of queries share keys and values.
+    tied: the head uses the table wte, whose gradient is then the sum over both uses. If there are
+    fewer heads of keys than of queries, consecutive heads of queries share keys and values.
 
-    Each layer returns y and a function from dy to dx that also adds to self.gradients.
+    Each layer's method returns y, and a function of dy that returns dx and adds to self.gradients.
     """
 
     EPSILON = 1e-5

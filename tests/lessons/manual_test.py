@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The man page and the completion of bash must have everything that the command line has.
+"""The man page and the completion of bash must have all commands, options and settings.
 
 Arguments: the program, the man page, the completion, the folder of the manual's sources.
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests `lockstep mesh`. Computes its numbers and a model's parts a second time, and tests its
-texts, documents, pictures and error messages.
+"""Tests `lockstep mesh`. Recomputes the numbers and the parts of a model, and tests texts,
+documents, pictures and error messages of the command.
 
 Arguments: the program.
 """
@@ -245,7 +245,7 @@ class Models(Command):
                 self.assertEqual(stages, {0, axis.get("pp", 1) - 1})  # tied
 
     def test_memory_of_zeros_stages(self):
-        """Checks the bytes of Rajbhandari et al. 2019, figure 1: 16, 4 + 12/n, 2 + 14/n, 16/n."""
+        """A parameter takes 16 bytes, or 16/n with stage 3 (Rajbhandari et al. 2019, figure 1)."""
         n, sizes = 4, "layers=2,hidden=64,heads=4,vocabulary=64,context=32"
         numbers = self.document("dp=1", "--model", sizes)["model"]["ranks"][0]["numbers"]
         for stage, bytes_each in enumerate((16, 4 + 12 / n, 2 + 14 / n, 16 / n)):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Only the pages of lessons may have prose. Translations must have their originals' names.
+"""Only lessons' pages may have prose. A translation must have its original's names and steps.
 
 Arguments: the folder of the lessons.
 """
@@ -47,7 +47,7 @@ def sources_of(folder):
 
 
 def without_sentences_for_users(source):
-    """Returns the source without require(), exceptions and settings of lessons."""
+    """Returns the source without the texts for users: require(), exceptions, settings."""
     for begin in (r"\brequire\w*\(", r"\bUsageError\(", r"\w*settings = \{",
                   r"settings\.push_back\(\s*\{"):
         while match := re.search(begin, source):
@@ -60,7 +60,7 @@ def without_sentences_for_users(source):
 
 
 def most_checks_told(step):
-    """Returns the maximum, over all branches, of the number of checks with a sentence in a step."""
+    """Returns how many checks of the step have a sentence, in the branch with most such checks."""
     open_blocks = [[0]]  # the counts of the branches of each open {{if}} or {{predict}}
     for line in STEP_LINE.finditer(step):
         word, sentence = line[1], line[2].strip()

@@ -16,7 +16,7 @@ PROGRAM, LESSONS, CHECKPOINT_TESTS = map(os.path.abspath, sys.argv[1:4])
 BOUND = 1e-10  # for f64, over three steps
 SMALL = ["--set", "steps=3", "--set", "context=8", "--set", "hidden=16", "--dtype", "f64"]
 GPT = "04_tensor_parallel_block"
-# Comes after the GPT's classes. Reads the file that the tests of checkpoints write.
+# Runs after the code of the GPT's classes. Loads the file that the tests of checkpoints write.
 LOAD = """
 import sys
 whole, expected = (read(f"{sys.argv[1]}/{name}.safetensors") for name in ("whole", "expected"))
@@ -36,7 +36,7 @@ def has_pytorch(python):
         return False
 
 
-# The system's PyTorch belongs to the system's Python.
+# A PyTorch from the system's packages can be used only by the system's Python.
 PYTHON = next(filter(has_pytorch, [sys.executable, "/usr/bin/python3"]), None)
 if PYTHON is None:
     print("skipped: PyTorch is not installed")

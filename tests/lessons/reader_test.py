@@ -393,7 +393,7 @@ class Windows(Lessons):
 
 class Looks(Lessons):
     def shown(self, *options, **terminal):
-        """Returns all that a lesson shows up to its end. Without input it does not wait."""
+        """Returns all that a lesson shows. It does not wait, because stdin is no terminal."""
         opened = self.open(*options, stdin=subprocess.DEVNULL, **terminal)
         self.assertEqual(opened.end(), 0)
         return opened.text

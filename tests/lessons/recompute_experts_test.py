@@ -21,7 +21,7 @@ SMALL = {"layers": 2, "heads": 2, "hidden": 8, "experts": 4, "inner": 6, "contex
 
 
 class ExpertGpt(Gpt):
-    """The MLP of each block is a gate and experts. The norms are RMS norms."""
+    """A GPT whose blocks have a gate and experts instead of an MLP, and RMS norms."""
 
     EXPERTS, INNER, CHOSEN = 4, 6, 2
     ALPHA, RATE = 0.0, 0.0
@@ -118,7 +118,7 @@ class ExpertGpt(Gpt):
         length = len(self.values["transformer.wpe.weight"])
         self.zero_gradients()
         self.load, self.tokens = {}, length * len(starts)
-        # The first gradient needs the counts of all tokens.
+        # A gate's gradient needs the counts of all tokens, so no backward runs before all forwards.
         passes = [self.begin(text[start:start + length], text[start + 1:start + length + 1],
                              1 / self.tokens) for start in starts]
         loss = sum(loss for loss, _ in passes)

@@ -39,7 +39,7 @@ def record(ranks, heads, kv_heads):
 
 
 def logits_of(weights, heads, kv_heads, ids):
-    """Returns each token's logits of a GPT without a cache."""
+    """Returns the logits of all tokens, which are computed without a cache."""
     gpt = Gpt(weights, heads, kv_heads)
     wte, wpe = (gpt.values[f"{name}.weight"] for name in (TABLE, "transformer.wpe"))
     x = plus([wte[i] for i in ids], wpe[:len(ids)])
@@ -74,7 +74,7 @@ class RecomputeInference(unittest.TestCase):
         sent = sum(traffic["bytes_sent"] for rank in run["ranks"] for traffic in rank["traffic"]
                    if traffic["verb"] == "all_reduce")
         self.assertEqual(sent, 8 * 2 * (ranks - 1) * numbers)
-        # The caches of all devices. If devices share a head of keys, each of them holds a copy.
+        # The bytes of all devices' caches. Devices that share a head of keys have a copy each.
         pages = -(-64 // 16) * 16
         held = sum(rank["memory_bytes"]["category_peak"]["cache"] for rank in run["ranks"])
         self.assertEqual(held, pages * LAYERS * 2 * max(ranks, kv_heads) * 4 * 8)

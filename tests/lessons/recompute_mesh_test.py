@@ -58,7 +58,7 @@ def record(*axes):
 
 
 def sent_by_group(metrics):
-    """Returns, by group, the bytes that all devices sent in the lesson's step without numbers."""
+    """Returns, by group, the bytes that all devices sent in the run that computes only shapes."""
     sent = {}
     for run in metrics["runs"]:
         if run["name"] == "step":
@@ -71,7 +71,7 @@ def sent_by_group(metrics):
 
 
 def formulas(run, inputs):
-    """Computes these bytes by formulas. The GPT is tied, in f64, with sequence parallelism."""
+    """Computes sent_by_group by formulas. The GPT is tied, in f64, with sequence parallelism."""
     settings = {name: int(value) for name, value in run["settings"].items() if value.isdigit()}
     dp, pp, cp, tp = (settings[name] for name in ("dp", "pp", "cp", "tp"))
     h, s, layers = settings["hidden"], settings["context"], settings["layers"]
@@ -81,12 +81,12 @@ def formulas(run, inputs):
     vocabulary = len(inputs["gpt/vocabulary"][1])
     rows = -(-vocabulary // tp) * tp
 
-    # For a tensor group and a micro-batch: gathers and scatters of tokens, and sums of the loss.
+    # Per tensor group and micro-batch: gathers and scatters of tokens, all-reduces of the loss.
     passes = 10 * layers + 2 + 3
     at_tokens = (tp - 1) * (passes * own * h + 6 * own)
     alike = layers * (2 * 2 * h + 2 * h) + 2 * h + s * h  # norms, biases after sums, positions
     tensor = micro_batches * cp * at_tokens + dp * cp * 2 * (tp - 1) * alike
-    # Keys and values move around the ring in forward and in backward; gradients return.
+    # Keys and values go around the ring in forward and in backward, gradients in backward.
     block = own * 2 * h * kv_heads // heads // tp
     context = micro_batches * cp * tp * layers * block * ((cp - 1) * 2 + cp) if cp > 1 else 0
     pipeline = micro_batches * cp * 2 * (pp - 1) * own * h
@@ -128,7 +128,7 @@ class RecomputeMesh(unittest.TestCase):
     def test_a_wrong_norm_differs(self):
         run, _, inputs, outputs = record(1, 1, 1, 2)
         recomputed = recompute(run, inputs, optimizer=WithNorms)
-        # The norm is wrong as if parameters that the tensor group replicates counted twice.
+        # As if parameters that the tensor group replicates counted twice in the norm.
         norms = WithNorms.last.norms
         recomputed["norm"] = [norm * 1.0001 for norm in norms]
         self.assertEqual(differing(recomputed, outputs, "mesh"), {"norm"})
@@ -136,7 +136,7 @@ class RecomputeMesh(unittest.TestCase):
     def test_a_wrong_batch_differs_in_the_first_loss(self):
         run, _, inputs, outputs = record(2, 1, 1, 1)
         starts = rows_of(inputs["gpt/starts"])
-        # The second replica reads the first replica's sequences.
+        # As if the second replica trained on the first replica's sequences.
         half = len(starts[0]) // 2
         doubled = [row[:half] * 2 for row in starts]
         inputs["gpt/starts"] = inputs["gpt/starts"][0], tuple(flat(doubled))

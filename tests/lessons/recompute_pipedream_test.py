@@ -3,7 +3,7 @@
 pipelines that do not stop.
 
 This test reads inputs.safetensors and trains the GPT, micro-batch by micro-batch and without a
-pipeline, with the versions of weights in each rule's paper. It compares the results with
+pipeline, with the versions of weights that each rule's paper demands. It compares the results with
 outputs.safetensors. Arguments: the program.
 """
 
@@ -22,8 +22,8 @@ KEPT = 0.1  # factor by which the average step decays during a stage's delay
 
 
 class Rule:
-    """Says which weights micro-batch i reads on stage s of p: how many updates they contain, and
-    how many average steps are added to them."""
+    """Which weights micro-batch i uses on stage s of p: the number of updates that they contain,
+    and the number of average steps that are added to them."""
 
     per_update = 1
 
@@ -93,7 +93,7 @@ def copied(values):
 
 
 class Versions:
-    """Has all versions of a model's weights, and the average step up to each version."""
+    """All versions of a model's weights, and for each version the average of the steps so far."""
 
     def __init__(self, values, stages):
         self.stages = stages
@@ -101,7 +101,7 @@ class Versions:
         self.averages = [{name: zeros(value) for name, value in values.items()}]
 
     def read(self, reads):
-        """Returns the weights of each parameter in the version that reads(stage) gives."""
+        """Returns each parameter in the version that reads(stage) returns for its stage."""
         made = {}
         for name in self.weights[0]:
             version, ahead = reads(stage_of(name, self.stages))
@@ -137,7 +137,7 @@ def recompute(run, inputs, rule):
         loss, backward = gpt.begin(text[start:start + length], text[start + 1:start + length + 1],
                                    1 / (length * rule.per_update))
         losses.append(loss * rule.per_update)
-        # Backward reads the row objects of forward, so their values change in place.
+        # Backward uses the same row objects as forward, so the new values are put into these rows.
         for name, value in versions.read(lambda s: rule.backward(s, i)).items():
             for row, other in zip(gpt.values[name], value):
                 row[:] = other
@@ -186,7 +186,7 @@ class RecomputePipedream(unittest.TestCase):
 
 
 class Earlier(Rule):
-    """All stages read the version before the correct version."""
+    """A wrong rule: all stages use weights with one update fewer than in Rule."""
 
     def forward(self, s, i):
         return max(0, i - self.late(s) - 1), 0

@@ -19,7 +19,7 @@ TEXT = "To be, or not to be, that is the question:\nWhether ’tis nobler in the
 SMALL = {"heads": 2, "hidden": 8, "context": 6, "steps": 3}
 PIPELINES = ["naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"]
 REPLICAS = "1f1b_replicas"
-# The measured maximum is 5e-7, about eight roundings.
+# The largest measured difference is 5e-7, about eight roundings of f32.
 BOUND_F32 = 5e-6
 
 
@@ -100,7 +100,7 @@ class RecomputePipeline(unittest.TestCase):
 
 
 class LastMicroBatch(Gpt):
-    """The backward of each micro-batch overwrites the gradients of the micro-batch before."""
+    """A mistake: the backward of each micro-batch overwrites the gradients of the previous one."""
 
     def batch(self, text, starts):
         whole = super().batch(text, starts)
@@ -111,7 +111,7 @@ class LastMicroBatch(Gpt):
 
 
 class SumOfMicroBatches(Gpt):
-    """Adds up the gradients of the micro-batches' own means."""
+    """A mistake: the gradients of micro-batches' means are summed, but not averaged."""
 
     def batch(self, text, starts):
         loss = super().batch(text, starts)
@@ -121,14 +121,14 @@ class SumOfMicroBatches(Gpt):
 
 
 class HeadAlone(Gpt):
-    """A tied table gets only the last stage's gradient."""
+    """A mistake: a tied table gets only the last stage's gradient."""
 
     def look_up_backward(self, ids, dx):
         pass
 
 
 class StaleByAStep(Sgd):
-    """Gradients arrive one step late, as in a pipeline that is never flushed."""
+    """A mistake: gradients are used one step late, as in a pipeline that is never flushed."""
 
     def __init__(self, gpt, rate):
         super().__init__(gpt, rate)

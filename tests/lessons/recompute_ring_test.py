@@ -22,7 +22,7 @@ WAYS = [("ring-self-attention", "striped"), ("ring-self-attention", "zigzag"),
         ("ring-attention", "contiguous"), ("ring-attention", "striped"), ("gather", "zigzag"),
         ("gather", "contiguous"), ("ulysses", "striped"), ("ulysses", "zigzag")]
 METHODS = ["ring-self-attention", "ring-attention"]
-# The attention of steps 2, 3 and 5.
+# The sizes of attention in steps 2, 3 and 5.
 HEADS, WIDTH, SHARE = 2, 4, 4
 PLACES = places_of(HEADS, HEADS, WIDTH)
 
@@ -130,7 +130,7 @@ def block_of(token):
 
 
 def never_rescaled(q, k, v):
-    """Returns a wrong y: when a larger score comes, earlier sums are not rescaled."""
+    """Returns a wrong y: earlier sums are not rescaled when a block has a larger score."""
     y = []
     for row in scores(q, k):
         largest, powers = -math.inf, []
@@ -190,12 +190,12 @@ class WrongRings(unittest.TestCase):
                      flat(columns(recorded, 0, queries)))
 
 
-# The rows of 8 tokens, in zigzag order on two devices.
+# In which row each of 8 tokens is, in zigzag order on two devices.
 ROWS = [0, 1, 4, 5, 6, 7, 2, 3]
 
 
 class MaskByRow(Gpt):
-    """A row sees the rows up to itself, whatever tokens they have."""
+    """A mistake: the causal mask compares rows, not tokens."""
 
     @staticmethod
     def sees(i, j):
@@ -203,7 +203,7 @@ class MaskByRow(Gpt):
 
 
 class PlacesByRow(Gpt):
-    """The tokens of a device have positions 0, 1, …, whatever tokens they are."""
+    """A mistake: each device numbers its tokens 0, 1, …, instead of by their true positions."""
 
     def __init__(self, *about):
         super().__init__(*about)
@@ -212,7 +212,7 @@ class PlacesByRow(Gpt):
 
 
 class EveryOther(Gpt):
-    """Heads 0, g, 2 g, … of queries share keys; right would be g consecutive heads."""
+    """A mistake: every kv_heads-th head of queries shares keys, instead of consecutive heads."""
 
     def places(self, hidden):
         places = super().places(hidden)
@@ -222,7 +222,7 @@ class EveryOther(Gpt):
 
 
 class LastOfGroup(Gpt):
-    """The last head's gradient of shared keys and values overwrites other heads' gradients."""
+    """A mistake: of the heads that share keys and values, only the last head's gradient counts."""
 
     @staticmethod
     def core(x, places, width, sees):

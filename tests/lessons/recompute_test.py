@@ -18,7 +18,7 @@ MOMENTUM = 0.9
 
 
 class Regression:
-    """y = x W^T + b. The training's loss is the sum of the weighted means of all `parts` parts."""
+    """y = x W^T + b. The loss is the sum of the parts' weighted means."""
 
     def __init__(self, inputs):
         self.x = rows_of(inputs["regression/inputs"])
@@ -27,7 +27,7 @@ class Regression:
         self.bias = list(inputs["regression/initial/linear.bias"][1])
 
     def gradients(self, parts):
-        """Returns loss and gradients. A part weighs parts * B_i / B, so a row weighs parts / B."""
+        """Returns loss and gradients. A part's factor is parts * B_i / B, a row's is parts / B."""
         loss = 0
         weight, bias = zeros(self.weight), [0.0] * len(self.bias)
         factor = parts / (len(self.x) * len(self.bias))

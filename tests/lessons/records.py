@@ -12,7 +12,7 @@ BOUND = 1e-10  # the largest difference, relative to the largest value of its te
 
 
 def read_tensors(path):
-    """Returns name: (shape, values), with flat values."""
+    """Returns the file's tensors as {name: (shape, values)}, with flat values."""
     with open(path, "rb") as file:
         content = file.read()
     (header_bytes,) = struct.unpack_from("<Q", content)

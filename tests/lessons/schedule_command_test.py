@@ -300,7 +300,7 @@ class Documents(Command):
                         asked += ["--chunks", "2"]
                     text = self.text(*asked, "--json")
                     self.write("saved.json", text.encode())
-                    # A repeating middle is written out, so the document has no middle.
+                    # In a saved schedule no middle repeats, so no period is found in it.
                 lines = [line for line in text.splitlines() if '"period"' not in line]
                 self.assertEqual(
                     self.text("saved.json", "--comm", "0.25", "--json").splitlines(), lines)

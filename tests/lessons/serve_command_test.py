@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests `lockstep serve`. Computes passes, times and figures a second time, and bytes by formulas.
-Also tests its texts, documents, pictures and error messages.
+"""Tests `lockstep serve`. Recomputes passes, times and figures, and computes bytes by formulas.
+Also tests texts, documents, pictures and error messages of the command.
 
 Arguments: the program.
 """
@@ -20,7 +20,7 @@ SMALL = {"model": MODEL, "cluster": "steady.json", "cache": {"pages": 100, "page
          "requests": [{"prompt": 5, "output": 3}]}
 MIX = {"count": 12, "per_second": 300, "prompt": [4, 30], "output": [1, 9], "seed": 3}
 
-# All operations need the same time, so all passes do.
+# All operations take the same time, and so do all passes.
 STEADY = {"base": "h100", "flops_f32": 0, "flops_bf16": 0, "memory_bytes_per_second": 0,
           "launch_seconds": 1e-4, "host_copy": {"alpha_seconds": 1e-4}}
 
@@ -172,8 +172,8 @@ class Sequence:
 
 
 def served(requests, most_rows, most_sequences, seconds, pieces=True, continuous=True):
-    """Returns the passes of a replica that has pages for all requests, as lists of (request, first,
-    rows, token), the begin of each pass, and the times of tokens. A pass takes `seconds`."""
+    """Returns what a replica with pages for all requests does: its passes, as lists of (request,
+    first, rows, token), when each pass begins, and the times of tokens. A pass takes `seconds`."""
     left = sorted(enumerate(requests), key=lambda each: each[1].get("arrival", 0))
     waiting, running, passes, starts, tokens = [], [], [], [], {}
     now = 0.0
@@ -338,7 +338,7 @@ class Figures(Command):
 
 
 def weight_bytes(tp, layers=2, hidden=32, heads=4, kv=2, inner=48, vocabulary=50):
-    """Returns a rank's bytes in bf16. Heads, columns and the vocabulary are sharded."""
+    """Returns the bytes of a rank's weights in bf16: heads, columns, vocabulary are sharded."""
     width = hidden // heads
     rows = -(-vocabulary // tp)
     own_keys = max(kv // tp, 1)
@@ -380,7 +380,7 @@ class Memory(Command):
                 prompts = sum(each["prompt"] for each in run["answers"])
                 token = document["device"]["token_bytes"] * tp
                 self.assertEqual(run["moved_bytes"], prompts * token + 4 * tp * MIX["count"])
-                # The devices that compute prompts compute each request's first token.
+                # Each request's first token is chosen by the devices that compute prompts.
                 self.assertEqual(run["prompt_work"]["rows"], prompts)
                 self.assertEqual(run["work"]["rows"], run["tokens"] - MIX["count"])
 

@@ -13,7 +13,7 @@ import termios
 import time
 import unicodedata
 
-# If nohup started the suite, its programs would ignore this signal.
+# Under nohup, the programs that the tests start would otherwise ignore this signal.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 PROMPT = re.compile(r"\[Enter\] (more|next step|end)(  \[[q?bn]\] [a-z ]+?)*(?=\r|$|  \Z)")
@@ -59,7 +59,7 @@ class Terminal:
                 pass
 
     def read(self, seconds):
-        """Reads output. Returns whether there was any."""
+        """Reads the program's output. Returns False if there was no output for `seconds`."""
         if not select.select([self.master], [], [], seconds)[0]:
             return False
         self.raw += self.decoder.decode(os.read(self.master, 65536))
@@ -67,7 +67,7 @@ class Terminal:
         return True
 
     def expect(self, *patterns):
-        """Waits until one of the patterns is shown. Returns its match and the text before it."""
+        """Waits for output that matches a pattern. Returns the match, and the output before it."""
         deadline = time.monotonic() + PATIENCE
         while True:
             found = [re.compile(pattern).search(self.text, self.seen) for pattern in patterns]
@@ -89,7 +89,7 @@ class Terminal:
         self.process.send_signal(number)
 
     def end(self):
-        """Waits for the program's end. Returns its status as a shell reports it."""
+        """Waits for the program's end. Returns the exit status that a shell would report."""
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None or self.read(0.05):
             self.read(0.05)

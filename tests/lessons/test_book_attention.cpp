@@ -43,7 +43,7 @@ TEST_CASE("blocks have all pairs that the mask lets through") {
     }
 }
 
-TEST_CASE("a block takes as long as its pairs, and one begins when another has ended") {
+TEST_CASE("a block takes its pairs' time, and begins after the block before it ends") {
     for (const Json& run : data().at("runs").elements()) {
         const auto devices = run.at("devices").get<std::int64_t>();
         const std::int64_t heads =

@@ -26,7 +26,7 @@ std::string fault_of(const Json& run) {
     return fault.is_null() ? "" : fault.at("fault").get<std::string>();
 }
 
-/// The contents of all chunks, as value and text, by device and by the chunk's number.
+/// By device and by chunk: the chunk's value, and the text of what it is made of.
 using State = std::vector<std::vector<std::pair<double, std::string>>>;
 
 void change(State& state, const Json& changes) {
@@ -48,8 +48,8 @@ State end_of(const Json& ring, const Json& run) {
     return state;
 }
 
-/// The end state. On every device, chunk c is the sum (c + 1) 11…1, in which each
-/// device's chunk c counts once.
+/// The end state: on every device, chunk c is (c + 1) 11…1, with one digit from each
+/// device.
 State sums(std::size_t n) {
     std::vector<std::pair<double, std::string>> row;
     for (std::size_t c = 0; c < n; ++c) {
@@ -62,7 +62,7 @@ State sums(std::size_t n) {
 
 }  // namespace
 
-TEST_CASE("rings of 2 to 6 devices all end with all sums") {
+TEST_CASE("in rings of 2 to 6 devices, every device ends with all sums") {
     REQUIRE(rings().size() == 5);
     std::size_t n = 2;
     for (const Json& ring : rings().elements()) {
@@ -91,7 +91,7 @@ TEST_CASE("each device of a ring sends 2(n-1)/n of the buffer") {
     }
 }
 
-TEST_CASE("a missing wait is found at the early read of a chunk") {
+TEST_CASE("a missing wait is reported where a chunk is read too early") {
     for (const Json& ring : rings().elements()) {
         const auto n = ring.at("devices").get<std::size_t>();
         for (std::size_t step = 1; step <= 2 * (n - 1); ++step) {

@@ -68,10 +68,10 @@ TEST_CASE("GPUs are listed with their capabilities and the GPUs that they reach"
     CHECK(usable_backends(two_gpus()) == std::vector<std::string>{"sim", "cuda", "nccl"});
 }
 
-TEST_CASE("an NCCL before 2.28 works with fewer calls, one before 2.18 does not",
+TEST_CASE("an NCCL before 2.28 works with fewer calls, one before 2.18 is refused",
           "[lessons]") {
     gpu::Survey survey = two_gpus();
-    // The version that counts is that against which the calls were compiled.
+    // What counts is the version of NCCL with which Lockstep was compiled.
     survey.nccl_built = "2.18.5";
     CHECK(part(gpu_findings(survey), "NCCL")
               .found.starts_with("2.28.9; built against 2.18.5, older than 2.28"));
@@ -96,7 +96,7 @@ TEST_CASE("an NCCL older than the one of the build is refused, a newer one is no
     CHECK(has(gpu::nccl_problem(0, 22809), "version of NCCL is unknown"));
 }
 
-TEST_CASE("kernels are for the capabilities they were compiled for and later ones",
+TEST_CASE("kernels run on the capabilities they were compiled for and on later ones",
           "[lessons]") {
     CHECK(gpu::gpu_problem(gpu_of(80, {80})).empty());
     CHECK(gpu::gpu_problem(gpu_of(90, {80})).empty());
@@ -110,7 +110,7 @@ TEST_CASE("kernels are for the capabilities they were compiled for and later one
               "has 7.0; build with the toolkit of CUDA 12 and -Dgpu_arch=70"));
 }
 
-TEST_CASE("CUDA's report on the kernels counts more than their capabilities",
+TEST_CASE("CUDA's report on kernels overrules the capabilities they were compiled for",
           "[lessons]") {
     // Kernels for 9.0 are compiled as 9.0a, which runs on no other capability.
     CHECK(has(gpu::gpu_problem(gpu_of(100, {80, 90}, "cudaErrorNoKernelImageForDevice")),
@@ -126,7 +126,7 @@ TEST_CASE("CUDA's report on the kernels counts more than their capabilities",
     CHECK(has(gpu::gpu_problem(virtual_gpu), "in stream order"));
 }
 
-TEST_CASE("a GPU that cannot be used is reported in its place", "[lessons]") {
+TEST_CASE("a GPU that cannot be used has the reason in its own finding", "[lessons]") {
     gpu::Survey survey = two_gpus();
     survey.gpus[1].problem = "too old";
     CHECK(part(gpu_findings(survey), "GPU 0").there);

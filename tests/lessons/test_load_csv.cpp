@@ -44,7 +44,7 @@ TEST_CASE("numbers are read row by row, with or without a header", "[lessons]") 
     CHECK(headed.columns == Names{"size", "price"});
 }
 
-TEST_CASE("the same table is read whatever wrote it", "[lessons]") {
+TEST_CASE("separators, quotes and line ends do not change the table", "[lessons]") {
     for (const std::string_view bytes :
          {"a,b\n1,2\n3,4\n", "a;b\n1;2\n3;4\n", "a\tb\n1\t2\n3\t4\n",
           "a,b\r\n1,2\r\n3,4\r\n",
@@ -129,7 +129,7 @@ TEST_CASE("a file that cannot be read is named with the reason", "[lessons][erro
     CHECK(numbers(load_csv(folder.file("one.csv", "7\n"))) == Numbers{7});
 }
 
-TEST_CASE("a file larger than the limit is refused, a device without end too",
+TEST_CASE("a file larger than the limit is refused, and so is a device without end",
           "[lessons][errors]") {
     const std::string sentence = " is larger than 64 MiB, the limit for such a file";
     CHECK(message_of<UsageError>([] { load_csv("/dev/zero"); }) ==
@@ -141,7 +141,7 @@ TEST_CASE("a file larger than the limit is refused, a device without end too",
     CHECK(message_of<UsageError>([&] { load_csv(path); }) == path.string() + sentence);
 }
 
-TEST_CASE("a pipe is read to its end if it has a writer, and is not waited for if not",
+TEST_CASE("a pipe with a writer is read to its end; without a writer it is refused",
           "[lessons][errors]") {
     const TemporaryFolder folder;
     const std::string path = (folder / "pipe").string();
@@ -157,7 +157,7 @@ TEST_CASE("a pipe is read to its end if it has a writer, and is not waited for i
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
         pipe << "8\n";
     });
-    // The writer waits in open() for a reader. Only a reader can see that.
+    // This reader lets the writer's open() return; poll() sees that it has written.
     const os::Descriptor other(::open(path.c_str(), O_RDONLY | O_NONBLOCK));
     pollfd readable{other.number(), POLLIN, 0};
     REQUIRE(::poll(&readable, 1, 10'000) == 1);

@@ -60,7 +60,7 @@ Counted counted(const std::vector<SpreadParameter>& parameters, std::size_t rank
     return all;
 }
 
-/// Checks that the parts of all ranks cover each element of the whole once.
+/// Checks that the parts of all ranks have each element of the whole exactly once.
 void check_covers(const std::vector<SpreadParameter>& parameters) {
     for (const SpreadParameter& parameter : parameters) {
         CAPTURE(parameter.name);
@@ -87,7 +87,7 @@ std::string text_of(const Document& page) {
 
 }  // namespace
 
-TEST_CASE("the ranks together hold each number of a model, and the memory for it",
+TEST_CASE("the ranks together hold each number of a model, and have the memory for it",
           "[lessons][mesh]") {
     const SpreadCase what = GENERATE(
         SpreadCase{"dp=1", kSmall}, SpreadCase{"tp=4", kSmall + ",kv-heads=4,tied=1"},

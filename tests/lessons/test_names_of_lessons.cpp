@@ -24,8 +24,8 @@ struct Variant {
     DType dtype = DType::f32;
 };
 
-/// Returns a few runs of a lesson. Together they show every branch of its page that
-/// virtual devices can show. More would be slow: a run of a larger lesson needs ten
+/// Returns a few runs of a lesson, which together show every branch of its page that
+/// virtual devices can show. They are few because one run of a large lesson takes ten
 /// seconds.
 std::vector<Variant> variants_of(const LessonEntry& lesson) {
     Settings brief;
@@ -34,7 +34,7 @@ std::vector<Variant> variants_of(const LessonEntry& lesson) {
     Settings shapes = brief;
     shapes["numerics"] = "off";
     std::vector<Variant> variants{{brief, {}}, {shapes, 2, DType::bf16}};
-    // The other lessons are short, and their pages depend on the number of ranks.
+    // All lessons except these are short, and their pages depend on the number of ranks.
     if (lesson.slug != "zero" && lesson.slug != "mesh" && lesson.slug != "inference")
         variants.push_back({brief, 2, DType::f64});
     if (lesson.slug == "gradient-accumulation") {
@@ -67,7 +67,7 @@ void check_chinese_page(const LessonEntry& lesson, const Findings& found) {
         }
 }
 
-/// Returns each name that any of the runs gives, with the section that gives it.
+/// Returns each name to which a run gives a value, with the line of code that does it.
 std::map<std::string, std::string> given_by(const LessonEntry& lesson) {
     std::map<std::string, std::string> given;
     for (const Variant& variant : variants_of(lesson)) {
@@ -117,7 +117,7 @@ std::map<std::string, int> used_on(std::string_view page) {
     return used;
 }
 
-/// Only runs on GPUs give these names, because GPUs may add in another order.
+/// Names that get a value only in runs on GPUs, which may add in another order.
 const std::set<std::string> kOnGpus{"ring_sums"};
 
 }  // namespace
@@ -135,7 +135,7 @@ TEST_CASE("experiments give all names on a page, and no others", "[lessons][slow
             CHECK((given.contains(name) || short_names.contains(name) ||
                    kOnGpus.contains(name)));
         }
-        // A line may give several names. A page need not show all of them.
+        // A line of an experiment may give several names; the page must use one of them.
         std::map<std::string, bool> is_used;
         for (const auto& [name, at] : given) {
             const auto below = used.lower_bound(name + ".");

@@ -1,5 +1,5 @@
-// Some operations cannot become parallel without a change. Each mistake must train
-// differently from one device, and each remedy must train as one device does.
+// Operations that data parallelism must change. A program that does not change them must
+// train differently from one device, and its remedy must train as one device does.
 
 #include <map>
 
@@ -15,7 +15,7 @@ struct Said {
     std::string beside_one_device;
 };
 
-/// The findings of full checking in each mistaken program.
+/// What full checking finds in each program with a mistake.
 const std::map<std::string, Said> kExpected{
     {"batch_statistics", {"F24", "F24"}},
     {"mean_loss", {"F28", "F28"}},

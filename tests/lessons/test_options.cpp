@@ -171,7 +171,7 @@ TEST_CASE("settings are read with their ranges", "[lessons]") {
 }
 
 TEST_CASE(
-    "a default that depends on other settings is described in words, and read as such",
+    "a default that depends on other settings is described in words; its reader gives it",
     "[lessons]") {
     const Setting twice{"m", "of a step", Whole{1, 9}, "twice the ranks"};
     CHECK(Settings({twice}, {}).integer("m", 6) == 6);

@@ -21,7 +21,7 @@ LessonPage page_with(const std::string& text) {
     return {"a.md", "# Title\n\nQuestion?\n\n## Step {#one}\n\n" + text};
 }
 
-/// Returns what a step with this text shows after `give` has given its values.
+/// Returns what a step with this text shows after `give` has given values to its names.
 template <typename Give>
 std::string shown(const std::string& text, const Give& give) {
     const LessonPage page = page_with(text);

@@ -66,7 +66,7 @@ TEST_CASE("a fraction can be typed in any form", "[lessons]") {
     CHECK(outcome(Figure::count(0), "1") == Outcome::wrong);
 }
 
-TEST_CASE("a common wrong answer gets its hint, others of a known kind a remark",
+TEST_CASE("a common wrong answer gets its hint, another of a known kind gets a remark",
           "[lessons]") {
     Prediction prediction = prediction_of(Figure::bytes(6000));
     Span text;

@@ -40,7 +40,7 @@ TEST_CASE("a site does not change other files", "[lessons]") {
     take_and_write(folder.path(), {{"a.html", "3"}});
     CHECK(read_file(folder.path() / "notes.txt") == "mine");
 
-    SECTION("one in its place stops it, before anything is written") {
+    SECTION("a foreign file in a page's place stops the writing before it begins") {
         write_file(folder.path() / "c.html", "mine");
         CHECK_THROWS_WITH(
             take_and_write(folder.path(), {{"a.html", "4"}, {"c.html", "5"}}),
@@ -62,7 +62,7 @@ TEST_CASE("a site does not change other files", "[lessons]") {
         CHECK(read_file(outside) == "mine");
         CHECK_FALSE(fs::exists(site / "a.html"));
     }
-    SECTION("one that was changed is neither removed nor overwritten") {
+    SECTION("a page that was changed is neither removed nor overwritten") {
         const fs::path page = folder.path() / "a.html";
         write_file(page, "mine");
         take_and_write(folder.path(), {{"b.html", "4"}});
@@ -104,7 +104,7 @@ TEST_CASE("a site does not change other files", "[lessons]") {
         take_and_write(site, {{"b.html", "2"}});
         CHECK(read_file(folder.path() / "zh" / "a.html") == "1");
     }
-    SECTION("a list that is none stops it") {
+    SECTION("a site.json that is no list of a site's files stops the writing") {
         for (const char* list : {"{}", R"({"generator": "x", "files": ["notes.txt"]})"}) {
             write_file(folder.path() / "site.json", list);
             CHECK_THROWS_WITH(

@@ -1,4 +1,4 @@
-// If a mistake stops a lesson, one JSON document and a record of earlier steps exist.
+// A lesson that a mistake stops leaves one JSON document and a record of earlier steps.
 
 #include <fcntl.h>
 #include <fstream>
@@ -52,7 +52,7 @@ std::string text_in(const std::filesystem::path& path) {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-/// While this lives, standard output and standard error are files.
+/// While this object lives, standard output and standard error go to files.
 class Captured {
   public:
     explicit Captured(const TemporaryFolder& folder) : folder_(folder) {

@@ -27,7 +27,7 @@ std::string without_colour(std::string text) {
     return text;
 }
 
-/// Returns all pages of the program that need no values, and all code that lessons quote.
+/// Returns all pages that need no values of a run, and all code that lessons quote.
 std::vector<Document> all_pages() {
     std::vector<Document> pages{read_markdown(text_called("glossary.md"))};
     for (int number = 1; number <= 31; ++number)

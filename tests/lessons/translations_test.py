@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each translation must say which version of its original it translates, so that delays are seen.
+"""Each translation must name the version of its original, so that outdated ones are found.
 
 Arguments: the folder of the lessons.
 
@@ -50,7 +50,7 @@ class Section:
 
 
 def sections_of(text, levels="##?", first_line=1):
-    """Returns those parts of a page that begin with headings of these levels."""
+    """Cuts a page into sections, at each heading of these levels. Leaves out empty sections."""
     sections, begin, in_code = [], None, False
     lines = text.split("\n")
     for number, line in enumerate([*lines, "# "]):
@@ -63,7 +63,7 @@ def sections_of(text, levels="##?", first_line=1):
 
 
 def lags(translation, original):
-    """Yields each mistake, with the line of the translation (or None) and of the original."""
+    """Yields pairs of sections, of translation and original, that do not match; None if missing."""
     noted = [section.noted for section in translation]
     digits = [section.digits for section in original]
     for kind, i, i_end, j, j_end in difflib.SequenceMatcher(None, noted, digits,
@@ -140,7 +140,7 @@ class Translations(unittest.TestCase):
         text = text_of(faults_in_chinese()[0])
         table = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", text, re.M))
         for page in glob.glob(os.path.join(FAULTS, "F*.md")):
-            # The text as shown: the words of links, without marks of Markdown.
+            # The text as a page shows it: links only as their words, and no marks of Markdown.
             text = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", text_of(page)).replace("`", "")
             with self.subTest(page=page):
                 for english in list(table)[1:]:
@@ -181,7 +181,7 @@ def noted_in(text, original):
 
 
 class Mutations(unittest.TestCase):
-    """Makes mistakes on purpose. The test must find them."""
+    """Tests that lags() finds mistakes in translations."""
 
     def found(self, ours, original):
         return [(each and each.title, theirs and theirs.title)

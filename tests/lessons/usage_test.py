@@ -292,7 +292,7 @@ class Usage(unittest.TestCase):
                             ["--out taken/run", "Permission denied"])
 
     def test_a_place_that_cannot_be_written_is_refused_before_the_run(self):
-        # A lesson of a hundred hours. If it began, the test would run out of time.
+        # This lesson would take a hundred hours, so it must not begin.
         refused = self.run_program(*LESSON, "--set", "epochs=1000000", "--out", "run",
                                    preexec_fn=full)
         self.assert_refused(refused, 3, ["--out run", "File too large"])

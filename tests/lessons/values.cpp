@@ -1,5 +1,5 @@
-// Prints a lesson's values.txt: each name that the lesson's experiments give to its page,
-// and the name's value as the page shows it.
+// Prints a lesson's values.txt: each name to which the lesson's experiments give a value,
+// and the value as the page shows it.
 //
 // Arguments: the lesson's slug, and "full" for full checking.
 
@@ -51,7 +51,7 @@ std::string text_of_check(const MadeCheck& made) {
                        made.check.passed ? "" : ": FAILED");
 }
 
-/// Describes a picture by numbers. They change if a box or a curve is lost.
+/// Describes a picture by numbers that change if a box or a curve is lost.
 std::string text_of_picture(const Picture& picture) {
     const Drawing drawing = (*picture.draw)("");
     if (const auto* mesh = std::get_if<MeshPicture>(&drawing)) {
@@ -77,7 +77,7 @@ std::string text_of_picture(const Picture& picture) {
                        arrows, levels);
 }
 
-/// Returns the rows with that name if they are at this level; null if there are none.
+/// Returns the rows called `name` if there are any below `prefix`, else null.
 const std::vector<std::unique_ptr<Findings>>* rows_of(const Findings& found,
                                                       const std::string& prefix,
                                                       const std::string& name) {
@@ -88,7 +88,7 @@ const std::vector<std::unique_ptr<Findings>>* rows_of(const Findings& found,
     return here ? found.list(name) : nullptr;
 }
 
-/// Returns the names at this level without rows, such as "time" or "early.time".
+/// Returns the names below `prefix` that are not names of rows: "time", "early.time".
 std::set<std::string> names_of(const Findings& found, const std::string& prefix) {
     std::set<std::string> names;
     for (const auto& [whole, at] : found.names()) {

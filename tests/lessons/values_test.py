@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The experiments of a lesson must find the contents of its values.txt on every machine, with and
+"""The experiments of a lesson must give the values in its values.txt, on every machine, with and
 without full checking.
 
 Arguments: the program `values`, the lesson's slug, its folder. With LOCKSTEP_UPDATE=1 the test

@@ -1,5 +1,5 @@
-// Activations are recomputed or wait on the host, and the bits stay the same. Also
-// compares what each way holds and computes, to the byte and the flop.
+// Activations may be recomputed, or kept on the host: the bits must stay the same. Also
+// compares the bytes and flops of each way exactly with formulas.
 
 #include <cstdint>
 #include <map>
@@ -220,7 +220,7 @@ TEST_CASE("Recomputation refuses modules and attention that do not exist",
 
 namespace {
 
-/// Sizes that all differ, so that no term can stand for another.
+/// Sizes that all differ, so that no two terms are equal by chance.
 constexpr std::int64_t kS = 24, kB = 3, kH = 40, kA = 5;
 constexpr std::int64_t kScores = kB * kA * kS * kS;
 
@@ -263,7 +263,7 @@ Kept kept_by(const BlockSizes& block) {
     return kept;
 }
 
-/// A number of blocks. One pass computes only shapes; without `backward`, only forward.
+/// Blocks for one pass that computes only shapes. Without `backward`, only forward runs.
 struct Stack {
     Form kind = Form::gpt2;
     DType dtype = DType::bf16;
@@ -322,8 +322,8 @@ TEST_CASE("A block keeps the paper's bytes, without dropout's, and its statistic
     constexpr std::int64_t kOurs = kPaper - kMasks - kOfSoftmax + kStatistics;
     CHECK(kept_by(block_of(Form::gpt2)).bytes(DType::bf16) == kOurs);
     CHECK(pass({}, kAll).held == kOurs);
-    // Section 5: selective recomputation removes all of 5 a s/h. Our block has only 2 of
-    // the 5.
+    // Section 5: selective recomputation removes the whole term 5 a s/h. Our block has
+    // only 2 of the 5.
     CHECK(pass({}, kSelective).held == kPaper - 5 * kScores - kMasks + kStatistics);
     // Full recomputation keeps only the input, 2 s b h.
     CHECK(pass({}, kFull).held == 2 * kSbh);
@@ -407,7 +407,7 @@ TEST_CASE(
     };
     const std::int64_t step = flops(kAll, true);
     CHECK(flops(kFull, true) == step + flops(kAll, false));
-    // The flops of Q K^T, P V and the softmax. A forward needs the same flops as before.
+    // The flops of Q K^T, P V and the softmax. Recomputation does not change forward's.
     const std::int64_t core =
         4 * kB * kS * kS * kH + ops::Softmax::kFlopsOfElement * kScores;
     CHECK(flops(kSelective, true) == step + 3 * core);

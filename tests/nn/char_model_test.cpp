@@ -60,7 +60,7 @@ TEST_CASE("Initial values depend only on seed, name and index", "[nn][sim]") {
                    WithinAbs(bound * (2 * bias.uniform(i) - 1), 1e-15));
 }
 
-TEST_CASE("A shard of the rows draws the slice of the whole's values", "[nn][sim]") {
+TEST_CASE("A shard of the rows draws its slice of the whole's values", "[nn][sim]") {
     OneDevice one;
     Linear whole(one.init("hidden"), 6, 8);
     const double bound = 1 / std::sqrt(6.0);
@@ -71,7 +71,7 @@ TEST_CASE("A shard of the rows draws the slice of the whole's values", "[nn][sim
           one.device.download(whole.weight().value).rows(5, 2));
 }
 
-TEST_CASE("Another seed or name gives other values, and f32 rounds those of f64",
+TEST_CASE("Another seed or name gives other values; f32 values are rounded f64 values",
           "[nn][sim]") {
     OneDevice one;
     const auto weight = [&](std::uint64_t seed, const std::string& name, DType dtype) {
@@ -114,7 +114,7 @@ TEST_CASE("The character model learns a text by heart", "[nn][sim]") {
     CHECK(last < 0.02);
 }
 
-TEST_CASE("A run that computes shapes only takes the same operations", "[nn][sim]") {
+TEST_CASE("Operations are the same with shapes only as with numbers", "[nn][sim]") {
     const auto operations = [](bool numbers) {
         OneDevice one(numbers);
         const auto model = make_char_model(one.init(), kSizes);

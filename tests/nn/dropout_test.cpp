@@ -32,7 +32,7 @@ TEST_CASE("Dropout keeps the expectation, and infer() keeps everything", "[nn][s
         sum += y.at(i);
         dropped += y.at(i) == 0 ? 1 : 0;
     }
-    // With 4000 trials, the number of dropped ones has a deviation of 27.
+    // With 4000 trials, the number of dropped elements has a deviation of 27.
     CHECK(std::abs(static_cast<double>(dropped) - 1000) < 4 * 27);
     CHECK(std::abs(sum * 0.75 - static_cast<double>(4000 - dropped)) < 1e-9);
     CHECK(one.device.download(dropout.infer(one.device.upload(ones))) == ones);

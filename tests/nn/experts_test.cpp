@@ -86,7 +86,7 @@ void agrees_with_dense(const Trial& trial) {
             INFO(parameter->name());
             const HostTensor got = one.device.download(parameter->gradient);
             const HostTensor& wanted = expected.gradients.at(parameter->name());
-            // If a token's only weight is normalized, it has no gradient.
+            // If a token's only weight is normalized, it is constant: the gradient is 0.
             CHECK((largest(wanted) > 0 ? relative_difference(got, wanted)
                                        : largest(got)) <= kBound);
         }
@@ -166,7 +166,7 @@ TEST_CASE("The chosen experts come from few groups", "[nn][experts]") {
     agrees_with_dense(trial);
 }
 
-TEST_CASE("Experts give the same one by one, by GELU and in portions", "[nn][experts]") {
+TEST_CASE("Experts equal plain loops one by one, by GELU, in portions", "[nn][experts]") {
     const bool gated = GENERATE(true, false);
     const bool grouped = GENERATE(true, false);
     const int portions = GENERATE(1, 2, 3, 20);
@@ -227,7 +227,7 @@ TEST_CASE("Noise comes from the numbers that were set, and inference has none",
     const HostTensor first = forward(0);
     CHECK(forward(0) == first);
     CHECK(forward(36) != first);
-    // Tokens 3 to 8 of the whole use its random numbers from number 3 E on.
+    // Tokens 3 to 8 of the batch use the batch's random numbers from number 3 E on.
     layer->set_noise(12);
     Saved saved;
     const HostTensor some = one.device.download(layer->forward(x.rows(3, 6), saved));
@@ -247,7 +247,7 @@ TEST_CASE("Noise comes from the numbers that were set, and inference has none",
     CHECK(one.device.download(layer->infer(x)) == quiet);
 }
 
-TEST_CASE("Experts that run again give the same bits, and count once", "[nn][experts]") {
+TEST_CASE("Recomputed experts give equal bits and count copies once", "[nn][experts]") {
     OneDevice one;
     std::vector<Gradients> gradients;
     std::vector<std::vector<std::int64_t>> loads;
@@ -270,7 +270,7 @@ TEST_CASE("Experts that run again give the same bits, and count once", "[nn][exp
     CHECK(std::accumulate(loads[0].begin(), loads[0].end(), std::int64_t{0}) == 30);
 }
 
-TEST_CASE("Experts in bf16 score and weigh in f32", "[nn][experts]") {
+TEST_CASE("Experts in bf16 compute scores and weights in f32", "[nn][experts]") {
     OneDevice one;
     MixtureOfExperts layer(one.init("", DType::bf16), rich(), nullptr, nullptr);
     CHECK(layer.gate().bias().dtype() == DType::f32);

@@ -96,7 +96,7 @@ TEST_CASE("FlashAttention sees tokens in the order that ranks have them", "[nn][
         }
 }
 
-TEST_CASE("FlashAttention saves x, y and a number a row and head", "[nn][sim]") {
+TEST_CASE("FlashAttention saves x, y and one number per row and head", "[nn][sim]") {
     OneDevice one;
     FlashAttention flash(one.device, {4, true, 2});
     const auto held = [&] {

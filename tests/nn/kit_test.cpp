@@ -77,7 +77,7 @@ TEST_CASE("Recomputed blocks give the same bits and keep less", "[nn][sim]") {
     CHECK(kept[1] < kept[0] / 2);
 }
 
-TEST_CASE("Recomputation goes with both halves of backward", "[nn][sim]") {
+TEST_CASE("Recomputation works with both halves of backward", "[nn][sim]") {
     OneDevice one;
     Recompute recomputed(make_block(one.init("h.0"), small_gpt().block));
     require_true_gradients(one.device, recomputed, normal_values({3, 2, 8}, "x"));

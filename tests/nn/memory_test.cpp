@@ -106,7 +106,7 @@ TEST_CASE("Layers that keep the same tensor hold it only once", "[nn][sim]") {
     const std::int64_t hidden = bytes({kBatch, kHidden});  // tanh's y, output's x
     const std::int64_t logits = bytes({kBatch, 5});
     CHECK(kept.after_forward == ids + embedded + hidden);
-    // Between the halves also the dy of the embedding, the hidden and the output layer.
+    // Between the halves, the dy of embedding, hidden and output layer are kept, too.
     CHECK(kept.between_halves == ids + embedded + hidden + embedded + hidden + logits);
 }
 

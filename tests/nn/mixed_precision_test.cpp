@@ -116,7 +116,7 @@ TEST_CASE("bf16 with masters takes 16 bytes a parameter", "[nn][bf16]") {
         CHECK(optimizer->state().front().name == "master/matrix");
         optimizer->step();
     });
-    // The ledger's bytes. A step adds nothing to them.
+    // The bytes in the ledger, to which a step adds nothing.
     const MemoryReport& memory = report.ranks[0].memory;
     CHECK(memory.peak_of(MemoryCategory::parameters) == 2 * kElements);
     CHECK(memory.peak_of(MemoryCategory::gradients) == 2 * kElements);

@@ -1,5 +1,5 @@
-// Compares what offloaded activations hold, move and cost with formulas. Also checks
-// what they must not touch.
+// Compares the memory, copies and time of offloaded activations with formulas. Also
+// checks which values they must not touch.
 
 #include "src/nn/offloaded_activations.hpp"
 
@@ -84,7 +84,7 @@ Picoseconds time_by_formula(std::int64_t layers, int prefetch, Picoseconds forwa
 
 }  // namespace
 
-TEST_CASE("Offloading costs no time if a copy is shorter than a module, else the link's",
+TEST_CASE("Offloading is free if copies end within a module; else the link is the limit",
           "[nn][sim][activations]") {
     for (const double link : {10e9, 1.25e9, 0.5e9}) {
         const ClusterSpec spec = products_and_copies(link);

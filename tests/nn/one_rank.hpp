@@ -19,7 +19,7 @@ inline RunReport run_one(const Program& program, bool numbers,
     return sim::make_cluster(std::move(options))->run(program);
 }
 
-/// Runs the program without numbers, for time, bytes and flops.
+/// Runs the program with shapes only, to count time, bytes and flops.
 inline RankReport figures_of(const Program& program,
                              ClusterSpec spec = load_cluster("classroom")) {
     return run_one(program, /*numbers=*/false, std::move(spec)).ranks[0];

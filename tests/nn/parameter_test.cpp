@@ -37,7 +37,7 @@ class Twice : public Module {
 
 }  // namespace
 
-TEST_CASE("Each parameter announces its gradient once a pass, the last layer's first",
+TEST_CASE("Parameters announce gradients once a pass, those of the last layer first",
           "[nn][sim]") {
     OneDevice one;
     Sequential chain;
@@ -58,7 +58,7 @@ TEST_CASE("Each parameter announces its gradient once a pass, the last layer's f
     }
 }
 
-TEST_CASE("A tied parameter announces each pass, and the step at its last", "[nn][sim]") {
+TEST_CASE("A tied parameter announces each pass, and the step in the last", "[nn][sim]") {
     OneDevice one;
     Twice twice(one.init("tied"));
     Parameter& weight = *twice.parameters()[0];

@@ -109,7 +109,7 @@ TEST_CASE(
     CHECK(by_choice == Counts{1, 3, 2, 3, 2, 4});
 }
 
-TEST_CASE("Experts take copies in the order of ranks, or of choices first", "[nn]") {
+TEST_CASE("Experts accept copies in the order of ranks, or first choices first", "[nn]") {
     // Two ranks and two experts. Each expert accepts up to three copies.
     CountsOfRanks counts{{{2, 4}, {3, 1}}, 0};
     CHECK(all_copies(counts) == 10);

@@ -166,7 +166,7 @@ TEST_CASE("A sequence longer than the context is refused", "[nn][errors]") {
     CHECK_THAT(refusal([&] {
                    places.forward(one.device.zeros({7, 1, 2}, DType::f64), saved);
                }),
-               says("wpe.weight has 6 places, but the sequence takes 7"));
+               says("wpe.weight has 6 positions, but the sequence needs 7"));
 }
 
 TEST_CASE("Residual adds its input to the branch's output", "[nn][sim]") {

@@ -48,7 +48,7 @@ TEST_CASE("A signal to this process while a child runs is passed on and reported
     CHECK(child.status == 3);
 }
 
-TEST_CASE("Signals are held during the hold, and the mask is restored", "[os]") {
+TEST_CASE("HeldSignals blocks signals while it lives, then restores the mask", "[os]") {
     sigset_t before;
     pthread_sigmask(SIG_SETMASK, nullptr, &before);
     {

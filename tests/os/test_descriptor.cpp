@@ -38,7 +38,7 @@ TEST_CASE("A descriptor is closed with its owner, and only then", "[os]") {
     CHECK_FALSE(is_open(reading));
 }
 
-TEST_CASE("Pipes and pairs of sockets are not handed to other programs", "[os]") {
+TEST_CASE("Other programs do not inherit pipes and pairs of sockets", "[os]") {
     const Pipe pipe = make_pipe();
     const SocketPair pair = make_socket_pair(SOCK_SEQPACKET);
     for (const Descriptor* one : {&pipe.reading, &pipe.writing, &pair.ours, &pair.theirs})
@@ -66,7 +66,7 @@ TEST_CASE("All bytes are written, even if the reader is slow", "[os]") {
     CHECK(got == text);
 }
 
-TEST_CASE("Text that cannot be written is an error with the name", "[os][errors]") {
+TEST_CASE("An error in writing a text names the target", "[os][errors]") {
     CHECK_THROWS_WITH(write_all(-1, "text", "nowhere"),
                       Catch::Matchers::StartsWith("cannot write to nowhere"));
 }

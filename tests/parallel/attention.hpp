@@ -19,7 +19,7 @@ struct Problem {
     double scale = 1;  ///< factor for x's normal values
 
     HostTensor x() const;
-    /// Returns normal x and dy. Their tokens are sharded in this order.
+    /// Returns normal x and dy, whose tokens are sharded in this order.
     Case dealt(TokenOrder order) const;
     std::int64_t key_columns() const { return sizes.key_heads() * width; }
     std::int64_t columns() const { return sizes.heads * width + 2 * key_columns(); }
@@ -39,7 +39,7 @@ Outcome attend_by(const Problem& problem, int ranks, TokenOrder order,
 
 /// Returns options for virtual devices of the classroom cluster that compute only shapes.
 sim::ClusterOptions shapes_only(int ranks);
-/// Runs attention with x and dy of zeros, for times and bytes but not for numbers.
+/// Runs attention with x and dy of zeros, for tests of times and bytes.
 RunReport attend_zeros(const Problem& problem, ContextMethod method, TokenOrder order,
                        Passes passes, sim::ClusterOptions options);
 

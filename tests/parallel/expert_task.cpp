@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kBiasRate = 0.02;  // for gates that choose experts by a bias
 
-/// `exchange` may be null. The rows have the same width as those of mlp_task().
+/// `exchange` may be null. Inputs and targets are mlp_task()'s.
 std::unique_ptr<Module> make_model(Device& device, const ExpertSizes& experts,
                                    std::shared_ptr<ExpertExchange> exchange) {
     const ParameterInit init{device, DType::f64, 1, ""}, mlp = init.child("mlp");

@@ -24,9 +24,9 @@ ExpertSizes small_experts();
 /// Trains one device on all workers' rows, in one batch.
 Outcome train_experts_alone(const ExpertSizes& experts, int workers, int steps);
 
-/// How ranks make the exchange, the declarations and the strategy of their training.
+/// The ranks of a training, and how they make exchange, declarations and strategy.
 struct ExpertWorkers {
-    std::vector<Mesh::Axis> axes;  ///< of the ranks; each rank has different rows
+    std::vector<Mesh::Axis> axes;  ///< the ranks' mesh; each rank has different rows
     std::function<std::shared_ptr<ExpertExchange>(Mesh&)> exchange;
     std::function<void(Mesh&, Module&)> declare = [](Mesh& mesh, Module& model) {
         std::vector<std::string> names;
@@ -44,7 +44,7 @@ struct ExpertWorkers {
 Outcome train_experts(const ExpertSizes& experts, const ExpertWorkers& workers,
                       int steps);
 
-/// Returns an exchange of the ranks along "ep"; the batch is that of all ranks.
+/// Returns an exchange among ranks along "ep"; the batch consists of all ranks' rows.
 std::shared_ptr<ExpertExchange> along_ep(Mesh& mesh);
 
 }  // namespace lockstep::test

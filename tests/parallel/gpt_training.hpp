@@ -27,7 +27,7 @@ struct Lessons {
 
 inline constexpr SgdOptions kMomentumSgd{0.1, 0.9, 0};
 
-/// A rank's part of the batch: some sequences of each step, and some tokens of these.
+/// A rank's part of the batch: some sequences of each step, and some of their tokens.
 struct Share {
     Chunk sequences;
     TokenDeal tokens{};

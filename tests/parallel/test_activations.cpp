@@ -1,5 +1,5 @@
-// Activations that are recomputed or wait on the host, inside other strategies: the bits
-// stay the same, and the costs are as the formulas say.
+// Activations that are recomputed, or kept on the host, inside other strategies: the bits
+// stay the same, and the costs equal the formulas.
 
 #include <functional>
 #include <map>
@@ -30,7 +30,7 @@ struct Way {
     bool on_host = false;  ///< whether the shards are on the host
 };
 
-/// Trains the GPT of two layers on three ranks. The strategies wrap it in this order.
+/// Trains the GPT of two layers on three ranks. Applies the strategies in this order.
 Outcome trained(const std::vector<std::string>& order, const Way& way) {
     const RowTask task = gpt_task();
     const auto cluster = classroom(3, /*numbers=*/true, sim::CheckLevel::full);
@@ -100,7 +100,7 @@ const GptSizes kSizes{/*vocabulary=*/11, kLength, kBlocks, {kHidden, kHeads}};
 using MakeKit = std::function<GptKit(Rank&, TensorParallel&)>;
 using Hold = std::function<void(Sequential&)>;
 
-/// One pass of blocks in 16 bits, without numbers. x has `length` tokens on a rank.
+/// One pass of 16-bit blocks that computes only shapes. x has `length` tokens on a rank.
 RunReport pass(int ranks, Regions kind, const MakeKit& make_kit, const Hold& hold,
                std::int64_t length, std::int64_t& held) {
     return classroom(ranks, /*numbers=*/false)->run([&](Rank& rank) {
@@ -189,7 +189,7 @@ TEST_CASE("A core that receives other ranks' keys is recomputed with its message
             keep, kLength / ranks, held);
         return report.ranks[0].bytes_sent();
     };
-    // As the header says: 2 (N-1) e numbers in forward, 6 (N-1) e in backward.
+    // A rank of Ring Self-Attention sends 2 (N-1) e numbers forward, 6 (N-1) e backward.
     constexpr std::int64_t kE = kLength / ranks * kBatch * kHidden * 2;  // bytes
     CHECK(bytes_sent(false, all) == kBlocks * 8 * (ranks - 1) * kE);
     CHECK(bytes_sent(true, recomputed) == kBlocks * 10 * (ranks - 1) * kE);

@@ -200,9 +200,9 @@ TEST_CASE(
     const Picoseconds not_found = waiting(skips, 1, false);
     const Picoseconds found = waiting(skips, 1, true);
     CHECK(found < not_found);
-    // If the last micro-batch uses all layers, nothing is later than without skips.
+    // If the last micro-batch uses all layers, a rank waits as long as without skips.
     if (skipped == 0) CHECK(found == waiting(all, 1, false));
-    // The next step waits equally long, even after an evaluation.
+    // The second step waits as long as the first, even after an evaluation.
     CHECK(waiting(skips, 2, true) == 2 * found);
     CHECK(waiting(skips, 2, true, true) == 2 * found);
     CHECK(waiting(skips, 2, false) == 2 * not_found);
@@ -223,7 +223,7 @@ TEST_CASE("Buckets that could not be made leave no hook behind", "[parallel][buc
         };
         CHECK_THROWS_WITH(make(), Catch::Matchers::ContainsSubstring(
                                       "1.weight cannot be put into a flat buffer"));
-        // A hook that was left would read these bytes as its counters.
+        // A hook that make() left behind would read these bytes as its counters.
         const std::vector<std::vector<unsigned char>> others(
             100, std::vector<unsigned char>(sizeof(BucketedDataParallel), 0xff));
         second.gradient = gradient;
@@ -309,7 +309,7 @@ TEST_CASE("Buckets have 25 MiB by default, and the first one 1 MiB",
         std::vector<std::size_t> counts;
         for (const auto& bucket : sync.buckets())
             counts.push_back(bucket.size());
-        // 2 in the first bucket, then 50, then 49 with the larger layer, then the rest.
+        // The buckets have 2 layers, 50, 49 (one layer is larger), and the rest.
         CHECK(counts == std::vector<std::size_t>{2, 50, 49, 9});
     });
 }
@@ -391,7 +391,7 @@ void train_all_rows(Rank& rank, const RowTask& task, int ranks) {
         rank.keep(parameter->name(), parameter->value);
 }
 
-/// Returns the number of steps. After these steps all ranks had run out of rows.
+/// Returns the number of steps until all ranks had run out of rows.
 int train_own_rows(Rank& rank, const RowTask& task) {
     Device& device = rank.device();
     const auto model = task.make_model({device, DType::f64, 1, ""});

@@ -1,4 +1,4 @@
-// By checkpoints a training moves between any two layouts and back, bit for bit.
+// A training moves through checkpoints between any two layouts and back, bit for bit.
 
 #include <cmath>
 #include <cstdlib>
@@ -37,7 +37,7 @@ namespace fs = std::filesystem;
 
 constexpr int kVocabulary = 11;
 constexpr std::int64_t kTokens = 5;
-constexpr int kSequences = 24;  // of all replicas in a step
+constexpr int kSequences = 24;  // in a step, over all replicas
 constexpr int kMicroBatches = 2;
 constexpr BucketSizes kSmall{400, 400};
 
@@ -228,7 +228,7 @@ double train(const Layout& layout, const fs::path& from, int last, const fs::pat
     double loss = 0;
     sim::ClusterOptions options;
     options.ranks = layout.ranks();
-    options.workers = 1;  // because ranks add up losses
+    options.workers = 1;  // because all ranks add to `loss`
     options.check = check;
     sim::make_cluster(options)->run([&](Rank& rank) {
         Session session(rank, layout);
@@ -245,7 +245,7 @@ double train(const Layout& layout, const fs::path& from, int last, const fs::pat
     return loss;
 }
 
-/// Returns all whole tensors of a checkpoint, with the numbers of their steps.
+/// Returns all whole tensors of a checkpoint, each with its number of updates.
 std::map<std::string, std::pair<HostTensor, std::int64_t>> all_of(const fs::path& place) {
     CheckpointReader reader(place);
     std::map<std::string, std::pair<HostTensor, std::int64_t>> all;
@@ -318,7 +318,7 @@ struct BatchNormed {
         model.add<BatchNorm>(init.child("1"), 6);
         model.add<Linear>(init.child("2"), 6, 2);
     }
-    /// Runs a forward. This updates the running statistics.
+    /// Runs a forward, which updates the running statistics.
     void see(Device& device, const std::string& name) {
         Saved saved;
         model.forward(device.upload(normal_values({8, 4}, name)), saved);
@@ -388,8 +388,8 @@ namespace {
 using Make =
     std::function<std::unique_ptr<GradientSync>(Device&, Communicator&, Sequential&)>;
 
-/// Makes some steps, loads the file, and makes two more. Keeps the shards and the
-/// optimizer's state. Replicas of a group of shards are `between` in number.
+/// Trains for some steps, loads the file, and trains for two more. Keeps the shards and
+/// the optimizer's state. There are `between` replicas of each shard.
 void train_and_load(Rank& rank, const fs::path& file, int between, const Make& make,
                     int steps_before) {
     Device& device = rank.device();
@@ -453,7 +453,7 @@ TEST_CASE("Loaded values replace masters and values in flight",
             options.ranks = 4;
             options.check = sim::CheckLevel::full;
             return sim::make_cluster(options)->run([&](Rank& rank) {
-                const int between = way == 2 ? 1 : 2;  // a host cannot sum them
+                const int between = way == 2 ? 1 : 2;  // a host cannot sum over replicas
                 train_and_load(rank, file, between, ways[way], steps_before);
             });
         };
@@ -463,8 +463,8 @@ TEST_CASE("Loaded values replace masters and values in flight",
     }
 }
 
-/// Runs for tests/lessons/pytorch_test.py, which gives the folder.
-TEST_CASE("Writes a whole file, and what its model makes", "[.whole]") {
+/// Run by tests/lessons/pytorch_test.py, which sets LOCKSTEP_WHOLE.
+TEST_CASE("Writes a file of whole tensors, and its model's logits", "[.whole]") {
     const fs::path folder = std::getenv("LOCKSTEP_WHOLE");
     train({"tp 2 x ZeRO-1 on 3", 1, 1, 3, 2, Way::zero_1}, {}, 2, folder);
     const fs::path place = *latest_checkpoint(folder);

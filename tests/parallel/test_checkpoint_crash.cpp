@@ -38,7 +38,7 @@ bool is_last_call() {
 
 }  // namespace
 
-// These functions replace those of the C library in this program.
+// The functions below replace the C library's functions in this program.
 // NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): the C library's names
 // are reserved.
 
@@ -105,7 +105,7 @@ void train(const std::filesystem::path& folder) {
     });
 }
 
-/// Returns the step of the last checkpoint. All weights in it must equal the step.
+/// Returns the step of the last checkpoint. All its weights must equal the step.
 int saved_step(const std::filesystem::path& folder) {
     const auto last = latest_checkpoint(folder);
     if (!last) return 0;
@@ -158,7 +158,7 @@ TEST_CASE(
         CHECK((step == step_before || step == step_before + 1));
         step_before = step;
         ++seen[static_cast<std::size_t>(step)];
-        // Kills the process again during the next writes, then lets it run to the end.
+        // Kills a second process during its writes, then lets a third run to the end.
         if (is_killed(folder.path(), 1 + moment % 20))
             CHECK(saved_step(folder.path()) >= step);
         CHECK(!is_killed(folder.path(), 0));

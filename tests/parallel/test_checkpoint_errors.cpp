@@ -171,7 +171,7 @@ TEST_CASE("An incomplete checkpoint is refused", "[parallel][checkpoint][errors]
     SECTION("A file is gone") {
         fs::remove(place / "rank-1.safetensors");
     }
-    SECTION("A file is of no checkpoint") {
+    SECTION("A file belongs to no checkpoint") {
         write_safetensors(place / "rank-1.safetensors", {});
     }
     SECTION("The index is cut") {

@@ -29,7 +29,7 @@ RunReport on_ranks(int ranks, const std::function<void(Rank&)>& program,
     sim::ClusterOptions options;
     options.ranks = ranks;
     options.check = check;
-    options.workers = 1;  // ranks write results into one place
+    options.workers = 1;  // because all ranks write to the caller's variables
     return sim::make_cluster(options)->run(program);
 }
 
@@ -40,7 +40,7 @@ std::int64_t bytes_sent(const RunReport& report) {
     return bytes;
 }
 
-/// A parameter for given gradients. Each rank has different terms.
+/// Returns a replicated parameter whose gradient consists of the ranks' terms.
 std::unique_ptr<Parameter> parameter_of(Rank& rank, const std::string& name, Shape shape,
                                         DType dtype = DType::f64) {
     auto parameter = std::make_unique<Parameter>(
@@ -79,7 +79,7 @@ MicroBatch batch_of(Device& device, int step, int index) {
 struct Training {
     DType dtype = DType::f64;
     int steps = 12;
-    std::vector<int> micro_batches{};  ///< on each rank; together 12
+    std::vector<int> micro_batches{};  ///< on each rank; kMicroBatches in all
     double rate = 0.3;
 };
 
@@ -130,7 +130,7 @@ Sync rounded(Device& device, Communicator& replicas, std::vector<Parameter*> par
     return std::make_unique<RoundedAllReduce>(device, replicas, std::move(parameters));
 }
 
-/// Returns the message that two ranks get. Each has a parameter of this type.
+/// Returns the message that two ranks get from make_sync for a parameter of this type.
 std::string refusal_of(const MakeSync& make_sync, DType dtype, bool declared) {
     std::string refused;
     on_ranks(
@@ -151,11 +151,11 @@ constexpr double kHalfStep = Bf16::kEpsilon / 2;
 
 /// The errors of the sums that the ranks get.
 struct Off {
-    double of_bound = 0;  ///< the largest, as a fraction of the bound
-    double of_sum = 0;    ///< the largest, as a fraction of the sum
+    double of_bound = 0;  ///< the largest error, as a fraction of the bound
+    double of_sum = 0;    ///< the largest error, as a fraction of the sum
 };
 
-/// Measures sums of the ranks' normal terms; if `positive`, of the terms' magnitudes.
+/// Returns the errors of sums of normal terms or, if `positive`, of their magnitudes.
 Off rounded_sums(int ranks, DType dtype, bool positive) {
     const Shape shape{7, 31};
     const auto terms_of = [&](int rank) {
@@ -194,7 +194,7 @@ Off rounded_sums(int ranks, DType dtype, bool positive) {
 
 }  // namespace
 
-TEST_CASE("Sums sent in bf16 are within one rounding per rank of all terms",
+TEST_CASE("In a sum that is sent in bf16, each rank adds at most one rounding",
           "[parallel][sim][bf16]") {
     const int ranks = GENERATE(1, 2, 3, 4, 5, 8);
     const DType dtype = GENERATE(DType::f32, DType::f64);
@@ -330,7 +330,7 @@ double squares_of(const HostTensor& values) {
 constexpr std::int64_t kRows = 14;
 constexpr std::int64_t kColumns = 9;
 
-/// Returns a matrix of this rank.
+/// Returns a matrix whose rank, in the sense of linear algebra, is `rank`.
 HostTensor low_rank(std::int64_t rank, const std::string& name) {
     const HostTensor left = normal_values({kRows, rank}, name + "/left");
     const HostTensor right = normal_values({rank, kColumns}, name + "/right");
@@ -414,7 +414,7 @@ TEST_CASE("A sum of gradients of rank r passes through r columns unchanged",
     const std::int64_t r = GENERATE(1, 2, 4);
     CAPTURE(ranks, r);
     // Each step has a different sum. Some sums have a lower rank, and one is zero. The
-    // ranks' terms are full matrices; all except the sum cancels.
+    // ranks' terms have full rank, but add up to this sum.
     const std::vector<std::int64_t> rank_in{r, r, 0, r, 1, r};
     const auto sum_in = [&](int step) {
         const std::int64_t rank = rank_in[static_cast<std::size_t>(step)];
@@ -528,7 +528,7 @@ TEST_CASE("A constant gradient is approximated better in each step", "[parallel]
     const auto r = GENERATE(std::size_t{1}, std::size_t{2}, std::size_t{3});
     constexpr int kSteps = 30;
     const HostTensor matrix = decomposed(kValues).matrix;
-    // The terms of only two ranks. What earlier steps left out is set to 0.
+    // Two ranks' terms add up to the matrix. After each step the kept error is set to 0.
     const Course course = course_of(
         2, static_cast<std::int64_t>(r), kSteps,
         [&](int rank, int) {
@@ -589,7 +589,7 @@ TEST_CASE("A compressed step sends the formula's bytes", "[parallel][sim]") {
     const std::int64_t e = bytes_of(dtype);
     CAPTURE(ranks, r);
     // r (n + m) < n m is true for the first matrix with all r, and for the second matrix
-    // except with r = 4. It is false for the other matrices.
+    // except with r = 4. The condition is false for the other matrices.
     const std::vector<Shape> shapes{{20, 31}, {9, 7}, {4, 1}, {13}, {2, 2}};
     const RunReport report = on_ranks(ranks, [&](Rank& rank) {
         std::vector<std::unique_ptr<Parameter>> owned;
@@ -675,7 +675,7 @@ TEST_CASE("A GPT learns nearly as well by compressed gradients as by whole ones"
     CHECK(whole.losses.back() < 0.1 * whole.losses.front());
     struct Compressed {
         std::int64_t r;
-        double loss, loss_without;  ///< at the end; 1 is the loss of whole gradients
+        double loss, loss_without;  ///< final, relative to the loss of whole gradients
     };
     for (const Compressed& expected : {Compressed{2, 1.2, 5}, Compressed{4, 1.1, 2}}) {
         const std::int64_t r = expected.r;
@@ -685,7 +685,7 @@ TEST_CASE("A GPT learns nearly as well by compressed gradients as by whole ones"
         const Trained uncorrected = train(training, without_error_feedback(r));
         CHECK(uncorrected.losses.back() >= expected.loss_without * whole.losses.back());
 
-        // In each step, each of three ranks sends 4/3 of all reduced bytes.
+        // In each step, each of three ranks sends 4/3 times the bytes that are reduced.
         std::int64_t bytes = 0;
         for (const auto& [name, value] : whole.report.ranks[0].kept) {
             const std::int64_t n = value.shape().matrix_rows(),

@@ -1,4 +1,4 @@
-// Compares attention with sharded tokens, by every method, with one device.
+// Compares attention over sharded tokens, by every method, with attention on one device.
 
 #include <algorithm>
 #include <cmath>
@@ -24,7 +24,7 @@ Problem problem(bool causal, std::int64_t kv_heads = 0, DType dtype = DType::f64
     return {48, kBatch, {24, causal, kv_heads}, kWidth, dtype};
 }
 
-/// Returns the largest |score| of two tokens if one sees the other. All heads have keys.
+/// Returns the largest |score| of a query and a key that it sees. Every head has keys.
 double largest_score(const Problem& problem) {
     const HostTensor x = problem.x();
     double largest = 0;
@@ -97,7 +97,7 @@ TEST_CASE("Every method handles scores up to 60", "[parallel][sim]") {
     check_alike(attend_shared(given, 4, method, TokenOrder::zigzag), alone);
     given.dtype = DType::f32;
     const Outcome single = attend_shared(given, 4, method, TokenOrder::zigzag);
-    // A score of 60 has an error of 60 epsilon. This is the relative error of the score's
+    // A score of 60 has an error of 60 epsilon, which is the relative error of its
     // exponential.
     check_alike(single, attend_alone(given), 4 * 60 * 1.2e-7);
 }

@@ -1,5 +1,5 @@
-// Compares bytes, messages, work and time of attention with sharded tokens with the
-// formulas in the methods' headers and papers.
+// Compares bytes, messages, work and time of attention over sharded tokens with formulas
+// in the methods' headers and papers.
 
 #include <algorithm>
 #include <cmath>
@@ -42,8 +42,8 @@ Sent sent_in(const RunReport& report, DType dtype) {
     return {first.bytes_sent() / bytes_of(dtype), first.messages_sent()};
 }
 
-/// Returns how many scores of one head of one sequence each rank's forward computed: its
-/// flops, without those of finish_attention, divided by 4 width + kFlopsOfPair.
+/// Returns how many scores each rank computed in forward, for one head of one sequence.
+/// A score costs 4 width + kFlopsOfPair flops; finish_attention's flops do not count.
 std::vector<std::int64_t> scores_made(const Problem& problem, const RunReport& report) {
     const auto ranks = static_cast<std::int64_t>(report.ranks.size());
     const std::int64_t heads = problem.batch * problem.sizes.heads;
@@ -67,7 +67,7 @@ TEST_CASE("Ranks send what the methods' formulas say, forward and backward",
           "[parallel][sim]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
     const DType dtype = GENERATE(DType::f32, DType::f64);
-    const std::int64_t heads = GENERATE(24, 48);  // of queries; keys have 24
+    const std::int64_t heads = GENERATE(24, 48);  // query heads; keys have 24 heads
     const bool numbers = GENERATE(false, true);
     const Problem problem{48, 2, {heads, true, 24}, 2, dtype};
     for (const int ranks : kWays) {
@@ -97,7 +97,7 @@ TEST_CASE("The formulas equal the papers' figures", "[parallel]") {
     const auto backward = [&](ContextMethod method) {
         return sent_backward(method, shape);
     };
-    // Li et al. 2021, section 3.2.2: 2(N-1) b a (s/N) w, and 8(N-1) b a (s/N) w in all.
+    // Li et al. 2021, section 3.2.2: 2(N-1) b a (s/N) w forward; 4 times that in all.
     const ContextMethod keys_then_values = ContextMethod::ring_self_attention;
     CHECK(forward(keys_then_values) == Sent{kOwn * 2 * 3, 6});
     CHECK(forward(keys_then_values) + backward(keys_then_values) ==
@@ -124,7 +124,7 @@ TEST_CASE("A single rank sends nothing", "[parallel]") {
     CHECK(tensor_parallel_elements(alone) == 0);
 }
 
-TEST_CASE("Shapes only cost the same as numbers, by every method", "[parallel][sim]") {
+TEST_CASE("Costs are the same with shapes only, by every method", "[parallel][sim]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
     const TokenOrder order = GENERATE(from_range(std::begin(kOrders), std::end(kOrders)));
     const Problem problem{24, 2, {8, true, 4}, 3, DType::f32};
@@ -187,7 +187,7 @@ TEST_CASE("Contiguous order gives rank r the causal work of r + 1/2 blocks",
         const std::vector<std::int64_t> scores =
             scores_made(problem, attend_zeros(problem, method, TokenOrder::contiguous,
                                               Passes::forward, shapes_only(ranks)));
-        // A token also sees itself, so its row has half a token more than half a block.
+        // A token also sees itself, which adds kShare / 2 to half of a rank's own block.
         for (std::size_t rank = 0; rank < scores.size(); ++rank)
             CHECK(scores[rank] ==
                   static_cast<std::int64_t>(rank) * kBlock + kBlock / 2 + kShare / 2);

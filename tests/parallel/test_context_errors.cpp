@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kWidth = 3;
 
-/// A rank's arguments of attention.
+/// One rank's arguments for attention.
 struct Brought {
     std::int64_t tokens = 4;
     AttentionSizes sizes{4, true};
@@ -58,7 +58,7 @@ TEST_CASE("Sequences that cannot be sharded equally are refused", "[parallel][er
                     "positive multiple of 4"));
     CHECK_THAT(dealing(0, 4, TokenOrder::contiguous),
                says("a sequence of 0 tokens cannot be sharded over 4 ranks"));
-    // Each of four ranks would get three tokens. Two equal stretches are not possible.
+    // Each of four ranks would get three tokens, which are not two equal stretches.
     CHECK_THAT(dealing(12, 4, TokenOrder::zigzag),
                says("12 tokens cannot be sharded over 4 ranks in zigzag order; a "
                     "positive multiple of 8"));
@@ -220,7 +220,7 @@ TEST_CASE("A GPT with sharded tokens refuses what it does not support",
     CAPTURE(name_of(method));
     GptSizes sizes{11, /*context=*/7, 1, {8, 2}};
     CHECK_THAT(run(method, sizes, TokenOrder::contiguous, 4),
-               says("transformer.wpe.weight has 7 places, but the sequence takes 8"));
+               says("transformer.wpe.weight has 7 positions, but the sequence needs 8"));
     sizes.context = 8;
     CHECK(run(method, sizes, TokenOrder::contiguous, 4) == "nothing was refused");
     CHECK_THAT(run(method, sizes, TokenOrder::zigzag, 3),

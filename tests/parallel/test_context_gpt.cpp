@@ -1,4 +1,4 @@
-// Compares a GPT, whose ranks shard the tokens of each sequence, with one device.
+// Compares a GPT whose ranks shard the tokens of each sequence with a GPT on one device.
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ namespace {
 constexpr TokenOrder kOrders[] = {TokenOrder::contiguous, TokenOrder::striped,
                                   TokenOrder::zigzag};
 
-/// A GPT of two layers. Its tokens and heads are divisible by 2, 3 and 4 ranks.
+/// A GPT of two layers, with tokens and heads that are divisible by 2, 3 and 4 ranks.
 Lessons lessons(DType dtype = DType::f64, std::int64_t kv_heads = 0) {
     Lessons lessons{{/*vocabulary=*/29,
                      /*context=*/24,
@@ -56,7 +56,7 @@ TEST_CASE("A GPT with sharded tokens trains as on one device, by every method",
 TEST_CASE("Context and data parallelism train together as on one device",
           "[parallel][sim]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
-    // If the batch has 3 sequences, one replica gets two and the other gets one.
+    // If the batch has 3 sequences, the replicas get two sequences and one sequence.
     const std::int64_t batch = GENERATE(2, 3);
     Lessons given = lessons();
     given.batch = batch;
@@ -73,7 +73,7 @@ TEST_CASE("In f32 a GPT with sharded tokens stays close to one device",
           "[parallel][sim]") {
     const ContextMethod method = GENERATE(from_range(all_context_methods()));
     const Lessons single = lessons(DType::f32);
-    // A parameter is a sum. Each token of each step adds one term.
+    // A parameter is a sum, to which each token of each step adds one term.
     const double bound =
         sum_bound(DType::f32, single.length * single.batch * single.steps);
     const Outcome one = train_alone(single);

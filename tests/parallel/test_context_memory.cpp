@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kBatch = 2, kHeads = 8, kKeyHeads = 4, kWidth = 3;
 
-/// Returns a rank's peak in elements of f32, of forward only or of both passes.
+/// Returns a rank's peak memory, in f32 elements, in forward only or in both passes.
 std::int64_t peak(ContextMethod method, int ranks, std::int64_t tokens, Passes passes) {
     const Problem problem{tokens, kBatch, {kHeads, true, kKeyHeads}, kWidth, DType::f32};
     const RunReport report =
@@ -34,7 +34,7 @@ struct Shares {
 
 }  // namespace
 
-TEST_CASE("Ring Self-Attention holds s^2/N scores twice, or backward three times",
+TEST_CASE("Ring Self-Attention holds s^2/N scores twice, in backward three times",
           "[parallel][sim]") {
     const int ranks = GENERATE(2, 3, 4, 8);
     const std::int64_t s = 96;
@@ -46,9 +46,9 @@ TEST_CASE("Ring Self-Attention holds s^2/N scores twice, or backward three times
         return (at(3 * s) - 2 * at(2 * s) + at(s)) / 2;
     };
     CAPTURE(ranks);
-    // The square terms are the scores and their softmax.
+    // The terms in s^2 are the scores and their softmax.
     CHECK(with_square(Passes::forward) == 2 * all);
-    // In backward they are the softmax, its gradient and the gradient of the scores.
+    // In backward, they are the softmax, its gradient and the scores' gradient.
     CHECK(with_square(Passes::both) == 3 * all);
 }
 
@@ -131,7 +131,7 @@ bool fits(ContextMethod method, std::int64_t share, bool numbers) {
     return true;
 }
 
-/// Returns the longest share that fits. Uses bisection, in runs without numbers.
+/// Returns the longest share that fits. Uses bisection, in runs of shapes only.
 std::int64_t longest_share(ContextMethod method) {
     std::int64_t fitting = 0, too_long = kCapacity;
     while (too_long - fitting > 1) {

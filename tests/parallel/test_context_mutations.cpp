@@ -64,7 +64,7 @@ class ErringForward : public RingAttention {
             arriving.wait();
     }
 
-    /// Adds y and the sum of one block to those of the state, without rescaling.
+    /// Adds one block's y and sum to the state's y and sum, without rescaling.
     void attend_apart(const OnlineAttention& state, const AttentionHeads& heads,
                       const AttentionOptions& seen) const {
         const OnlineAttention part = device().begin_attention(heads.queries);
@@ -77,8 +77,8 @@ class ErringForward : public RingAttention {
     Mistake mistake_;
 };
 
-/// Ring Attention with a short way home: the gradients of keys and values make `hops` of
-/// N hops and stay there. If `hops` is 0, only the rank's own queries contribute.
+/// Ring Attention in which the gradients of keys and values make only `hops` of the N
+/// hops back to their rank. If `hops` is 0, only the rank's own queries contribute.
 class HopsHome : public RingAttention {
   public:
     HopsHome(Device& device, Communicator& group, const AttentionSizes& sizes,
@@ -131,7 +131,7 @@ TEST_CASE("A wrong ring is far from one device, and a correct one is near",
         GENERATE(TokenOrder::contiguous, TokenOrder::striped, TokenOrder::zigzag);
     const bool causal = GENERATE(false, true);
     const Problem given = problem(causal);
-    // Checks are cheap, because full checks would stop some of these programs.
+    // CheckLevel::cheap, because full checks would stop some of these programs.
     const auto distance = [&](const MakeAttending& make) {
         return difference(attend_by(given, kRanks, order, make, sim::CheckLevel::cheap),
                           attend_alone(given))
@@ -192,7 +192,7 @@ TEST_CASE("The checker names what it finds", "[parallel][sim]") {
         said(Mistake::hop_too_few_on_one, sim::CheckLevel::cheap, Passes::forward);
     CHECK_THAT(fewer, says("F10"));
     CHECK_THAT(fewer, says("rank 1, which has ended without a recv from rank 0"));
-    // A rank that continues with backward after its mistake is also named.
+    // The mistake is also found if rank 1 continues with backward.
     CHECK_THAT(said(Mistake::hop_too_few_on_one, sim::CheckLevel::cheap, Passes::both),
                says("F10"));
 }

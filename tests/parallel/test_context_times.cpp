@@ -32,14 +32,14 @@ struct RingTimes {
     }
 
     Picoseconds hop() const { return message_time(spec.inside, block_bytes()); }
-    /// Attention to one block. Each head sees this many scores.
+    /// The time of attention to one block, with `scores` scores in each head.
     Picoseconds attend(std::int64_t scores) const {
         return operation(
             scores * problem.batch * problem.sizes.heads *
                 (4 * problem.width + ops::Attend::kFlopsOfPair),
             bytes(rows() * problem.width) + block_bytes() + 2 * state_bytes());
     }
-    /// The tests' x, the state, and the copy of the rank's own keys and values.
+    /// The time to make x, the state, and the copy of the rank's own keys and values.
     Picoseconds before() const {
         return operation(0, bytes(share() * problem.batch * problem.columns())) +
                operation(0, bytes(rows() * problem.width)) +
@@ -80,15 +80,15 @@ TEST_CASE("On a fast link Ring Attention takes as long as its arithmetic",
               rest + ranks * times.attend(share * share));
         return;
     }
-    // The last rank sees all blocks whole, except half of its own block.
+    // The last rank sees all other blocks whole, and half of its own block.
     const Picoseconds contiguous =
         rest + times.attend(own) + (ranks - 1) * times.attend(share * share);
     const Picoseconds zigzag =
         rest + times.attend(own) + (ranks - 1) * times.attend(half);
     CHECK(times.forward(TokenOrder::contiguous) == contiguous);
     CHECK(times.forward(TokenOrder::zigzag) == zigzag);
-    // N - 1/2 blocks against N/2 blocks give the ratio (2N-1)/N, which is below 2. Both
-    // orders also take some time outside of their blocks.
+    // N - 1/2 blocks against N/2 blocks give the ratio (2N-1)/N, which is below 2. In
+    // both orders, some time is also spent outside of attention.
     const double overhead =
         static_cast<double>(zigzag - ranks * times.attend(half) +
                             ranks * picoseconds(spec.launch_seconds)) /
@@ -108,7 +108,7 @@ TEST_CASE("On a slow link Ring Attention takes as long as its messages",
     const RingTimes times{problem, spec, ranks};
     const std::int64_t share = times.share();
     REQUIRE(times.attend(share * share) < times.hop());
-    // The hops follow one another. After them comes the last block's attention.
+    // The hops follow one another. Attention to the last block begins after the hops.
     const std::int64_t last = causal ? share * share / 2 : share * share;
     CHECK(times.forward(TokenOrder::zigzag) == times.before() +
                                                    (ranks - 1) * times.hop() +

@@ -132,8 +132,8 @@ TEST_CASE("accumulation holds the activations of one micro-batch", "[sim][parall
     CHECK(thirds > whole / 4);
 }
 
-// Mutations: each leaves out or doubles something. Both the comparison above and the
-// checker must find each mutation.
+// Mutations: each omits a step, does it twice, or weighs rows wrongly. The comparison
+// above and the checker must both find each mutation.
 
 TEST_CASE("without its all-reduce the replicas drift apart", "[sim][parallel]") {
     const RunReport drifting = train(4, [](Rank& rank, Module& model) {

@@ -218,8 +218,8 @@ TEST_CASE("Pushes and answers layer by layer overlap with backward",
 
 TEST_CASE("Whole parameters are distributed by their bytes, not by their number",
           "[parallel][costs]") {
-    // 8 small parameters and a large one. Distributed by number, the server with the
-    // large parameter would get 4 small ones, too.
+    // 8 small parameters and a large one. If the number of parameters decided, the
+    // server with the large parameter would get 4 small parameters, too.
     const RunReport report = run_on(3, [](Rank& rank) {
         Device& device = rank.device();
         Sequential model;
@@ -378,7 +378,7 @@ TEST_CASE("The exposed time of buckets follows from backward and all-reduce",
     constexpr std::int64_t kManyRows = 2000;
     ClusterSpec spec = load_cluster("classroom");
     spec.inside.alpha_seconds = 200e-6;
-    // Two products for each layer: for its input's gradient and for its weight's.
+    // Two products for each layer: for its input's gradient and its weight's gradient.
     const std::int64_t weight = kWide * kWide;
     const std::int64_t data = kManyRows * kWide;
     const std::int64_t flops = 2 * kManyRows * weight;

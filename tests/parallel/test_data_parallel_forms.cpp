@@ -166,7 +166,7 @@ std::vector<Form> forms() {
              return std::make_unique<Zero1>(rank.device(), rank.world(), all);
          })},
         {"central server", central_server, 1},
-        {"a sharded server that is one", sharded(1, true, {}), 1},
+        {"one sharded server, no worker", sharded(1, true, {}), 1},
         {"one server on a worker", sharded(1, false, {})},
         {"two servers of whole parameters", sharded(2, true, {.deal = Deal::whole}), 2},
         {"three servers of ranges, by layer", sharded(3, true, {.sizes = kSmall}), 3},
@@ -204,7 +204,7 @@ TEST_CASE("Each form of data parallelism makes one device's gradients", "[parall
     }
 }
 
-TEST_CASE("Each form of data parallelism ends where one device does",
+TEST_CASE("Each form of data parallelism gives one device's final weights",
           "[parallel][slow]") {
     constexpr int kSteps = 50;
     const bool gpt = GENERATE(false, true);

@@ -72,7 +72,7 @@ RunReport run(const Layer& setting) {
     });
 }
 
-/// Returns, for each rank, the numbers of rows that it sends to all ranks.
+/// Returns, for each rank, how many rows it sends to each rank.
 std::vector<std::vector<std::int64_t>> rows_between(const RunReport& report) {
     const std::size_t ranks = report.ranks.size();
     std::vector<std::vector<std::int64_t>> rows;
@@ -93,7 +93,7 @@ Picoseconds counts_time(const Layer& setting) {
         products_and_messages(), members);
 }
 
-/// Returns the time of messages of `rows` rows from one rank to each other rank.
+/// Returns the time in which one rank sends `rows` rows to each other rank.
 Picoseconds messages_time(const Layer& setting, std::int64_t rows) {
     return (setting.ranks - 1) *
            message_time(products_and_messages().inside, rows * kH * kNumber);
@@ -105,7 +105,7 @@ Picoseconds compute_time(std::int64_t flops) {
 
 }  // namespace
 
-TEST_CASE("Experts' bytes and messages follow from the copies sent there and back",
+TEST_CASE("Bytes and messages follow from the copies that are sent to experts and back",
           "[parallel][experts][costs]") {
     Layer setting;
     setting.ranks = GENERATE(1, 2, 3, 4);
@@ -122,14 +122,14 @@ TEST_CASE("Experts' bytes and messages follow from the copies sent there and bac
             messages += (rows[r][other] > 0) + (rows[other][r] > 0);
         }
         const RankReport& rank = report.ranks[r];
-        // Rows go there and back, both in forward and in backward.
+        // Rows are sent to experts and back, both in forward and in backward.
         CHECK(rank.bytes_sent_by("send") == 2 * copies * kH * kNumber);
         CHECK(rank.bytes_sent_by("all_to_all") ==
               4 * 12 * (setting.ranks - 1) / setting.ranks);
         CHECK(rank.bytes_sent() ==
               rank.bytes_sent_by("send") + rank.bytes_sent_by("all_to_all"));
         CHECK(rank.messages_sent() == 2 * messages + setting.ranks - 1);
-        // If all experts get equally many rows, these are 4 k N h (n - 1) / n numbers.
+        // If all experts get equally many rows, a rank sends 4 k N h (n - 1) / n numbers.
         if (!setting.numbers)
             CHECK(rank.bytes_sent_by("send") == 4 * setting.sizes.experts.gate.chosen *
                                                     kTokens * kH * kNumber *
@@ -163,8 +163,8 @@ TEST_CASE("A layer of experts takes the time of its slowest rank",
           (hot - *std::min_element(rows.begin(), rows.end())) * 6 * kH * inner *
               (setting.trains ? 3 : 1));
     // The slowest rank receives rows from all others, computes, and sends results back.
-    // Backward does the same. Meanwhile it computes the gradients of the weights and the
-    // gate.
+    // Backward does the same. During messages it computes the weights' and the gate's
+    // gradients.
     const Picoseconds there = messages_time(setting, hot);
     if (!setting.trains) {
         CHECK(std::abs(report.makespan() - (compute_time(most->flops) +
@@ -172,7 +172,7 @@ TEST_CASE("A layer of experts takes the time of its slowest rank",
         return;
     }
     const std::int64_t weights = 4 * hot * 2 * 3 * kH * inner;
-    // Two products, and the gradient of a softmax of k = 1 numbers. This is added to the
+    // Two products, and the gradient of a softmax of k = 1 numbers, which is added to the
     // gradients of all logits.
     const std::int64_t gate = 2 * kTokens * kH * 4 * 2 + (4 + 1) * kTokens;
     const Picoseconds hidden = std::min(there, compute_time(weights + gate));
@@ -206,14 +206,14 @@ TEST_CASE("The experts of one half hide the messages of the other half",
     setting.sizes.experts.inner = GENERATE(48, 4800);
     setting.sizes.experts.portions = 2;
     const RunReport report = run(setting);
-    const std::int64_t rows = kTokens / 4;  // of one half's copies, for each rank
+    const std::int64_t rows = kTokens / 4;  // copies of one half, for each rank
     const Picoseconds way = messages_time(setting, rows);
     // One half: three products and SwiGLU.
     const Picoseconds experts = compute_time(4 * rows * (6 * kH + kTranscendental + 4) *
                                              setting.sizes.experts.inner);
     const Picoseconds rest = compute_time(report.ranks[0].flops) - 2 * experts;
-    // While experts compute, the queue sends both halves there, then both back. The first
-    // half is added up while the second half returns.
+    // While experts compute, the queue sends both halves' copies, then both halves'
+    // results. The first half's results are added up while the second half's return.
     const Picoseconds first_done = way + experts;
     const Picoseconds first_back = std::max(first_done, 2 * way) + way;
     const Picoseconds second_done = std::max(first_done, 2 * way) + experts;
@@ -224,7 +224,7 @@ TEST_CASE("The experts of one half hide the messages of the other half",
 
 TEST_CASE("Tensor ranks that drop copies send a t-th of them",
           "[parallel][experts][costs]") {
-    // Along ep there are two ranks. Each is in a tensor group of two.
+    // Along ep there are two ranks, each in a tensor group of two.
     const auto bytes_of = [](bool drop, const std::string& verb) {
         Layer setting;
         setting.sizes = layer_of(4, 2);
@@ -263,13 +263,13 @@ TEST_CASE("In a run of shapes only, ranks drop the same number of copies",
     };
     const RunReport report = run(setting);
     const std::int64_t capacity = expert_capacity(setting.sizes.experts.capacity, kTokens,
-                                                  4);  // of copies of each rank
+                                                  4);  // copies of one rank per expert
     const std::vector<std::int64_t> rows =
         dealt_by_load(kTokens, 4, setting.sizes.experts.load);
     std::int64_t kept = 0;
     for (const std::int64_t count : rows)
         kept += std::min(count, capacity);
-    // All copies that a rank sends to another rank go there and back, in forward and
+    // All copies that a rank sends to another rank are sent back, in forward and in
     // backward.
     std::int64_t sent = 0;
     for (const RankReport& rank : report.ranks)
@@ -282,13 +282,13 @@ TEST_CASE("The shared expert also hides the messages of portions",
     Layer setting;
     setting.trains = false;
     setting.sizes = layer_of(4, 2);
-    setting.shared = 4000;  // longer than sending all copies
+    setting.shared = 4000;  // computing this takes longer than sending all copies
     const auto time = [&](int portions) {
         setting.sizes.experts.portions = portions;
         return run(setting).makespan() - portions * counts_time(setting);
     };
-    // The products are the same. While the first half returns, the second half's experts
-    // compute.
+    // Portions do not change the products. While the first half returns, the second
+    // half's experts compute.
     CHECK(time(2) <= time(1) + Picoseconds{1'000'000} *
                                    (setting.ranks - 1) /* latencies, 1 us each */);
 }

@@ -1,4 +1,4 @@
-// Mistakes with experts. Each raises an error or makes numbers far off.
+// Mistakes with experts. Each mistake raises an error or makes numbers wrong.
 
 #include <functional>
 #include <numeric>
@@ -22,7 +22,7 @@ constexpr int kSteps = 3;
 /// A weight with a larger error than this is wrong by more than rounding.
 constexpr double kFar = 1e-3;
 
-/// Swaps the first and last of the rows that a rank returns.
+/// Swaps the first and the last row that a rank returns.
 class SwappedBack : public Delivery {
   public:
     explicit SwappedBack(std::unique_ptr<Delivery> right)
@@ -88,7 +88,7 @@ ExpertWorkers changing(const std::function<void(Mesh&, const Tensor& gradient)>&
     return workers;
 }
 
-/// Declares all but experts as replicas; declares gates in the given way or not at all.
+/// Declares parameters, except experts', as replicas; gates as `kind` or not at all.
 ExpertWorkers with_gates(std::optional<Placement::Kind> kind) {
     ExpertWorkers workers{{{"ep", kRanks}}, along_ep};
     workers.declare = [kind](Mesh& mesh, Module& model) {
@@ -110,7 +110,7 @@ ExpertSizes softmax_first() {
     return task;
 }
 
-/// Returns the difference between the weights and those of one device.
+/// Returns the relative difference between the ranks' weights and one device's.
 double off(const ExpertWorkers& workers, const ExpertSizes& task = softmax_first()) {
     const Outcome many = train_experts(task, workers, kSteps);
     const Outcome one =
@@ -142,7 +142,7 @@ TEST_CASE("Gradients of experts are not averaged over other experts' ranks",
     }));
     CHECK_THAT(averaged, says("F26"));
     CHECK_THAT(averaged, says("of ep adds up different parts of mlp.experts."));
-    // The declaration says that ranks with different experts have the same experts.
+    // This declaration wrongly makes different experts replicas of each other.
     ExpertWorkers plane{{{"dp", 2}, {"ep", 2}}, along_ep};
     plane.declare = [](Mesh& mesh, Module& model) {
         declare_replicas_of(mesh.world(), model);
@@ -152,7 +152,7 @@ TEST_CASE("Gradients of experts are not averaged over other experts' ranks",
     CHECK_THAT(declared, says("of world adds up different parts of mlp.experts."));
 }
 
-TEST_CASE("Gradients of experts that are divided twice by the ranks are far off",
+TEST_CASE("Experts' gradients that are divided twice by the number of ranks are far off",
           "[parallel][experts][errors]") {
     CHECK(off(changing([](Mesh&, const Tensor& gradient) {
               gradient.device()->scale(gradient, 1.0 / kRanks);
@@ -163,12 +163,12 @@ TEST_CASE("Drifting gates are named", "[parallel][experts][errors]") {
     const std::string drifted = said(with_gates(Placement::Kind::replicated));
     CHECK_THAT(drifted, says("F23"));
     CHECK_THAT(drifted, says("hold the same mlp.gate.weight"));
-    // If replicas are not declared, the difference is found only when a record is made.
+    // If gates are not declared, the difference is found only when results are kept.
     CHECK_THAT(said(with_gates({})),
                says("'grad/mlp.gate.weight': ranks 0 and 1 kept different bits"));
 }
 
-TEST_CASE("Capacities and balance by a rank's own tokens differ from the batch's",
+TEST_CASE("Capacities and balance are computed from the whole batch, not from own tokens",
           "[parallel][experts][errors]") {
     const ExpertWorkers local{{{"ep", kRanks}},
                               [](Mesh& mesh) { return exchange_experts(mesh, {"ep"}); }};

@@ -1,5 +1,5 @@
-// Mixtral and DeepSeek-V3 on 256 and 1,024 devices, without numbers: pipelines whose
-// stages shard experts, and replicas with ZeRO-1.
+// Mixtral and DeepSeek-V3 on 256 and 1,024 devices that compute only shapes: pipelines
+// whose stages shard experts, and replicas with ZeRO-1.
 
 #include <algorithm>
 #include <memory>
@@ -91,7 +91,7 @@ std::int64_t numbers_in(const RunReport& report, const Layout& layout) {
     return numbers;
 }
 
-/// Copies are sent there and back in forward, in the recomputed forward, and in backward.
+/// Checks the bytes of copies to experts and back: forward, recomputation, backward.
 void check_bytes(const GptSizes& sizes, const Layout& layout, const RunReport& report) {
     const PipelinePlan plan(make_schedule("1f1b", {layout.pp, layout.micro_batches, 1}));
     const auto cut = cut_gpt(sizes, plan.schedule());
@@ -115,7 +115,7 @@ void check_bytes(const GptSizes& sizes, const Layout& layout, const RunReport& r
     }
 }
 
-/// Checks a step and returns a line about it.
+/// Checks a step, and returns a line with its time and peak memory.
 std::string check_step(const char* name, const GptSizes& sizes, const Layout& layout) {
     const RunReport report = step_of(sizes, layout);
     CHECK(numbers_in(report, layout) == sizes.parameters());
@@ -133,8 +133,8 @@ std::string check_step(const char* name, const GptSizes& sizes, const Layout& la
 TEST_CASE("DeepSeek-V3 has 671 billion parameters, and a token uses 37.6 billion",
           "[parallel][experts]") {
     // DeepSeek-AI 2024, 2412.19437, abstract. Without the module for the second token,
-    // the published weights have 671,026,419,200 numbers. In addition to our parameters
-    // these are a bias for each of 256 experts in 58 gates.
+    // the published weights have 671,026,419,200 numbers: our parameters, and a bias for
+    // each of 256 experts in 58 gates.
     const GptSizes sizes = deepseek_v3(kLength);
     CHECK(sizes.parameters() == 671'026'404'352);
     CHECK(sizes.active_parameters() == 37'552'282'624);

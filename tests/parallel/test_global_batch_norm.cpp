@@ -73,8 +73,8 @@ RunReport run_norm(const std::vector<std::int64_t>& rows, const Make& make) {
     });
 }
 
-/// Returns the largest relative difference between the joint results of n ranks and one
-/// device.
+/// Returns the largest relative difference between the joined results of n ranks and one
+/// device's results.
 double distance(const RunReport& one, const RunReport& many,
                 const std::vector<std::int64_t>& rows) {
     double worst = 0;
@@ -109,8 +109,8 @@ RunReport alone(const std::vector<std::int64_t>& rows) {
                     });
 }
 
-/// A global batch norm without one of its three all-reduces, counted from 1. In its place
-/// it uses the sums of its own rows.
+/// A global batch norm that leaves out all-reduce number `forgotten` of its three (1 to
+/// 3) and uses the sums of the rank's own rows instead.
 class Forgetful : public BatchNorm {
   public:
     Forgetful(const ParameterInit& init, Communicator& line, int forgotten)
@@ -178,7 +178,7 @@ TEST_CASE("batch norm over n ranks sends 4 w + 1 numbers twice round the ring",
         bytes += rank.bytes_sent();
         CHECK(rank.messages_sent() == std::int64_t{6} * kNormPasses * (n - 1));
     }
-    // Each rank sends 2 (n-1) / n of the numbers, or differs by one if n does not divide.
+    // Together the ranks send 2 (n-1) times the numbers, even if n does not divide these.
     CHECK(bytes == (4 * kNormWidth + 1) * kNormPasses * 2 * (n - 1) * 8);
 }
 

@@ -69,7 +69,7 @@ struct Plan {
     bool adamw = false;
     bool numbers = true;
     DType dtype = DType::f64;
-    bool optimizer_first = false;  ///< made before the strategy moves the gradients
+    bool optimizer_first = false;  ///< the optimizer is made before gradients are moved
 };
 
 /// Returns an optimizer, which has masters for parameters in bf16.
@@ -258,8 +258,8 @@ TEST_CASE("Masters step by moved gradients, whether masters or strategy are made
         plan.optimizer_first = optimizer_first;
         CHECK(train_on(2, plan).values == usual.values);
     }
-    // A server's optimizer is always made first. A single worker sends one device's
-    // gradients.
+    // A server's optimizer is always made first. With a single worker, its gradients are
+    // one device's gradients.
     const Trained served = train_served(1, DType::bf16);
     const Trained alone = train_alone(1, true, DType::bf16);
     CHECK(served.values == alone.values);
@@ -343,8 +343,8 @@ TEST_CASE("Clipped gradients have the requested norm, on every device",
 
 namespace {
 
-/// Returns the message that two ranks get. Each has a model; if `declared`, the models
-/// are replicas.
+/// Returns the message that two ranks get from `call`. Each has a model; if `declared`,
+/// the models are replicas.
 std::string refusal(bool declared,
                     const std::function<void(Rank&, Module&, Communicator&)>& call) {
     std::string refused = "nothing was refused";
@@ -434,7 +434,7 @@ TEST_CASE("Weight decay of matrices only refuses a range of a flat buffer",
          "range is a range of a flat buffer");
 }
 
-TEST_CASE("Shards of ZeRO-1 decay, are measured and are kept like their whole parameters",
+TEST_CASE("Decay, norms and records treat ZeRO-1's shards like whole parameters",
           "[parallel][sim]") {
     const int ranks = GENERATE(1, 2, 3, 4);
     CAPTURE(ranks);
@@ -523,7 +523,7 @@ TEST_CASE("An absent gradient or value is named by sums, norms and optimizers",
          "step needs the value of transformer.wte.weight");
 }
 
-TEST_CASE("A model without memory can have places", "[parallel][sim]") {
+TEST_CASE("A model without memory can have placements", "[parallel][sim]") {
     CHECK(refusal(false, [](Rank& rank, Module&, Communicator&) {
               ParameterInit init{rank.device(), DType::f64, 1, "late"};
               init.allocate = false;

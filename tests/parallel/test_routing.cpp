@@ -1,6 +1,6 @@
 // A gate chooses experts for tokens. The tokens are sent, in unequal parts, to the
 // experts' ranks and back. All results together equal those of a loop over the tokens. A
-// run without numbers has the time and bytes of a balanced load.
+// run that computes only shapes has the time and bytes of a balanced load.
 
 #include <algorithm>
 #include <cmath>
@@ -25,7 +25,7 @@ using Counts = std::vector<std::int64_t>;
 
 constexpr std::int64_t kWidth = 8;
 
-/// Each expert is a linear layer. `experts` and `tokens` count those of one rank.
+/// Each expert is a linear layer. `experts` and `tokens` are counts per rank.
 struct Mixture {
     int ranks = 2;
     std::int64_t tokens = 12;
@@ -39,7 +39,7 @@ struct Mixture {
     }
 };
 
-/// The tokens of all ranks, and the gate (width, experts) for their scores.
+/// All ranks' tokens, and the gate's weights (width, experts), which give the scores.
 struct Data {
     HostTensor x;
     HostTensor gate;
@@ -50,7 +50,7 @@ Data random_data(const Mixture& mixture) {
             normal_values({kWidth, mixture.all_experts()}, "gate")};
 }
 
-/// Token t prefers experts t, t + 1 and so on, so that all experts get equally many.
+/// Token t prefers experts t, t + 1 and so on; all experts get equally many tokens.
 Data balanced_data(const Mixture& mixture) {
     const std::int64_t experts = mixture.all_experts();
     Data data{HostTensor({mixture.ranks * mixture.tokens, kWidth}, DType::f64),
@@ -143,7 +143,7 @@ RunReport run(const Mixture& mixture, const Data& data, bool numbers = true,
     });
 }
 
-/// Returns y of all tokens, one by one, from the experts with the best scores.
+/// Computes y token by token, with the experts that have the best scores.
 HostTensor mixed_by_a_loop(const Mixture& mixture, const Data& data) {
     const std::int64_t experts = mixture.all_experts();
     HostTensor y(data.x.shape(), DType::f64);
@@ -201,7 +201,7 @@ TEST_CASE("Experts on several ranks give the same as a loop over the tokens",
     }
 }
 
-TEST_CASE("A mixture of experts of shapes only has the time and bytes of an even load",
+TEST_CASE("With shapes only, a mixture of experts has the time and bytes of an even load",
           "[parallel][sim]") {
     for (const Mixture& mixture : {Mixture{2, 12, 2, 2}, Mixture{4, 16, 2, 2},
                                    Mixture{4, 8, 3, 1}, Mixture{3, 9, 2, 1}}) {
@@ -233,8 +233,8 @@ TEST_CASE("In a run of shapes, copies that do not divide evenly go to the first 
     const RunReport report = run(mixture, random_data(mixture), false);
     for (std::size_t rank = 0; rank < 4; ++rank) {
         const std::int64_t own = rank < 2 ? 3 : 2;
-        // A rank sends the rest of its 10 rows to the other ranks, and returns its own
-        // rows to three ranks.
+        // A rank sends all except `own` of its 10 rows to other ranks, and returns `own`
+        // rows to each of three ranks.
         CHECK(report.ranks[rank].bytes_sent_by("send") ==
               (10 - own + 3 * own) * kWidth * 8);
     }

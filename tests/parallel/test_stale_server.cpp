@@ -1,4 +1,4 @@
-// An asynchronous parameter server with a bound on staleness keeps its promises.
+// Tests an asynchronous parameter server with a bound on staleness.
 
 #include <algorithm>
 #include <cstdint>
@@ -99,7 +99,7 @@ TEST_CASE("No update is staler than the bound, and a slow worker reaches the bou
         const Served served = train(bound, 20);
         REQUIRE(served.updates.size() == std::size_t{kWorkers} * kSteps);
         CHECK(most(served.updates, &StaleUpdate::staleness) == bound);
-        // The gradients of each worker come in order, each of them once.
+        // The gradients of each worker arrive in order, each gradient once.
         for (int worker = 0; worker < kWorkers; ++worker) {
             std::int64_t next = 0;
             for (const StaleUpdate& update : served.updates)
@@ -117,7 +117,7 @@ TEST_CASE("Without a bound a fast worker does not wait for a slow one",
           "[parallel][stale]") {
     const Served slow = train(kNoBound, 50);
     const Served even = train(kNoBound, 1);
-    // The slow worker uses the server less often. So the others are no later than usual.
+    // The slow worker uses the server less often, so it does not delay the others.
     CHECK(slow.report.ranks[1].time.end <= even.report.ranks[1].time.end);
     CHECK(slow.updates.back().worker == kWorkers - 1);
     CHECK(most(slow.updates, &StaleUpdate::missed) >= std::int64_t{2} * (kSteps - 2));

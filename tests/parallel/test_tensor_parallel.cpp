@@ -146,7 +146,7 @@ std::vector<Twin> twins() {
             embedding(29)};
 }
 
-/// Returns the twins. Where ranks would hold a whole sequence, they shard it.
+/// Returns the twins; with sequence parallelism, shards whole inputs (not ids) by tokens.
 std::vector<Twin> twins(Regions kind) {
     std::vector<Twin> all = twins();
     if (kind == Regions::replicated) return all;
@@ -286,8 +286,8 @@ TEST_CASE("Parallel layers refuse tensors that do not fit, by name",
                                tp, device.zeros({3, 4}, DType::f32),
                                device.zeros({3}, DType::i32), 10);
                        }),
-        says("4 columns of logits on each of 2 ranks for a vocabulary of 10; 5 are "
-             "expected"));
+        says("4 columns of logits on each of 2 ranks do not fit a vocabulary of 10; 5 "
+             "are expected"));
 }
 
 }  // namespace lockstep::test

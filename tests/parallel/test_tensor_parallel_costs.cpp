@@ -118,9 +118,9 @@ TEST_CASE("The loss of a sharded vocabulary sends six numbers per token",
 
 TEST_CASE("A block holds the paper's activations, less dropout", "[parallel][sim]") {
     // Korthikanti et al. 2022, 2205.05198: s b h (10 + 24/t + 5 a s/(h t)) bytes, with
-    // sequence parallelism s b h/t (34 + 5 a s/h). Our block has no dropout. So two masks
-    // are missing from the 10, and from the 5 the softmax's mask and its output after
-    // dropout. Each norm keeps two numbers a token; the paper leaves them out.
+    // sequence parallelism s b h/t (34 + 5 a s/h). Our block has no dropout: of
+    // the 10 it lacks 2 (two masks), of the 5 it lacks 3 (a mask, and dropout's output).
+    // Each norm keeps two numbers a token, which the paper leaves out.
     const auto held = [](int t, Regions kind) {
         std::int64_t bytes = 0;
         classroom(t, /*numbers=*/false)->run([&](Rank& rank) {

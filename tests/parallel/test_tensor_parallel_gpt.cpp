@@ -10,8 +10,8 @@ namespace {
 
 constexpr int kWays[] = {1, 2, 3, 4, 8};
 
-/// Two layers. All numbers of ranks divide the 24 heads and the columns, but only 1
-/// divides the vocabulary.
+/// Two layers. Each number of ranks divides the 24 heads and the columns; only 1 divides
+/// the vocabulary.
 Lessons lessons(int steps, DType dtype) {
     return {{/*vocabulary=*/29,
              /*context=*/24,
@@ -56,7 +56,7 @@ TEST_CASE("A tensor-parallel GPT trains as on one device with AdamW", "[parallel
 TEST_CASE("In f32 a tensor-parallel GPT stays close to one device", "[parallel][sim]") {
     const Regions kind = GENERATE(Regions::replicated, Regions::sequence_parallel);
     constexpr int kSteps = 50;
-    // A parameter is a sum. Each token of each step adds one term.
+    // A parameter is a sum, to which each token of each step adds one term.
     const Lessons single = lessons(kSteps, DType::f32);
     const double bound = sum_bound(DType::f32, single.length * single.batch * kSteps);
     const Outcome one = train_alone(single);
@@ -79,7 +79,7 @@ TEST_CASE("RMSNorm and SwiGLU also train tensor-parallel", "[parallel][sim]") {
     }
 }
 
-TEST_CASE("Shapes only cost the same time, bytes and memory", "[parallel][sim]") {
+TEST_CASE("Time, bytes and memory are the same with shapes only", "[parallel][sim]") {
     const bool modern = GENERATE(false, true);
     const int ways = GENERATE(1, 3, 4);
     for (const Regions kind : {Regions::replicated, Regions::sequence_parallel}) {

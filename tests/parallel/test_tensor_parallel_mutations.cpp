@@ -52,7 +52,7 @@ std::unique_ptr<Module> parallel_block(const ParameterInit& init, TensorParallel
     return make_block(init, kBlock, tensor_parallel({}, tp));
 }
 
-/// A block whose norms do not count as having partial gradients.
+/// A block whose norms' gradients do not count as partial.
 std::unique_ptr<Module> forgotten_norms(const ParameterInit& init, TensorParallel& tp) {
     std::unique_ptr<Module> block = parallel_block(init, tp);
     for (Parameter* parameter : block->parameters())
@@ -125,14 +125,14 @@ TEST_CASE("Mistakes with sharded weights are far from one device", "[parallel][s
              {"a bias is added on every rank", true, bias_on_every_rank, mlp_alone},
              {"heads are cut without regard to what is stacked", true,
               heads_of_a_plain_share, attention_alone},
-             {"a right block of dealt tokens", false, parallel_block, block_alone,
+             {"a right block with sharded tokens", false, parallel_block, block_alone,
               made_as<SequenceParallel>(), Deal::contiguous},
-             {"their norms are forgotten", true, forgotten_norms, block_alone,
+             {"gradients of norms are not summed", true, forgotten_norms, block_alone,
               made_as<SequenceParallel>(), Deal::contiguous}}) {
         CAPTURE(row.what);
         const Case given = inputs(row.deal);
-        // Checks are cheap, because full checks would stop some programs. The agreement
-        // of replicas is not tested.
+        // Checks are cheap, because full checks would stop some programs. Whether
+        // replicas agree is not tested.
         const Outcome many =
             outcome_of(*classroom(kWays, true, sim::CheckLevel::cheap),
                        pass_shared(row.regions, row.shared), given, Mistakes::kept);

@@ -118,8 +118,8 @@ struct Sizes {
     int steps = 1;
 };
 
-/// Trains on a mesh. Ranks along the axes `replicas` have different rows. The last of
-/// these axes shards.
+/// Trains on a mesh. Ranks along the axes `replicas` have different rows. State is
+/// sharded along the last of these axes.
 Outcome train_on_mesh(const Form& form, const RowTask& task, const Sizes& sizes,
                       sim::CheckLevel check, const std::vector<Mesh::Axis>& axes,
                       const std::vector<std::string>& replicas) {
@@ -260,7 +260,7 @@ TEST_CASE("A forward before the update leaves no old values", "[parallel][zero]"
     }
 }
 
-TEST_CASE("Parameters that no module uses leave the others as they are",
+TEST_CASE("Parameters that no module uses do not affect the other parameters",
           "[parallel][zero]") {
     RowTask task = mlp_task();
     task.make_model = [make = task.make_model](const ParameterInit& init) {

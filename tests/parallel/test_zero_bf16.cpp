@@ -124,7 +124,7 @@ Outcome train(const Layout& layout, const Form& form, const RowTask& task, int s
     });
 }
 
-// Sums of gradients that are known.
+// Sums of known gradients.
 
 constexpr std::int64_t kIn = 7;
 constexpr std::int64_t kOut = 5;
@@ -204,8 +204,8 @@ TEST_CASE("Gradients in bf16 differ by one rounding per rank and micro-batch",
     for (const Form& form : all_forms(in)) {
         if (nodes > 1 && is_on_host(form)) continue;  // the form refuses it
         CAPTURE(nodes, n, k, form.name, in.has_value());
-        // A product is rounded when it is added. So is each sum after the first. If sums
-        // are f32, only a rank's own additions or the result become bf16.
+        // Each product, and each sum except the first, is rounded. If sums are f32, only
+        // a rank's own sums, or the result, are rounded to bf16.
         const int bf16 = in ? (form.adds_at_home ? k : 1) : ranks + k - 1;
         const double off = off_of(summed(layout, form), ranks * k);
         CHECK(off <= bound_of(bf16, ranks + k));
@@ -276,7 +276,7 @@ TEST_CASE("Sharded training in bf16 follows one device's",
                 CAPTURE(layout.nodes, layout.n, k, form.name, in.has_value());
                 const auto many =
                     losses_of(train({layout.nodes, layout.n, k}, form, task).report);
-                // Each loss differs from the f32 loss by at most one rounding.
+                // Both losses may differ from the loss in f32, by one rounding each.
                 for (int step = 0; step < kSteps; ++step)
                     CHECK(std::abs(many[step] - losses[step]) <=
                           2 * kHalfStep * losses[0]);

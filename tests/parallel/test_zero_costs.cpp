@@ -27,7 +27,7 @@ constexpr std::int64_t kLayer = kWidth * kWidth;          // parameters
 constexpr std::int64_t kAll = kLayers * kLayer;           // psi
 constexpr BucketSizes kOneLayer{2 * kLayer, 2 * kLayer};  // of bf16
 
-/// Layers of equal size, without biases. Their parameters have no memory yet.
+/// Layers of equal size, without biases, whose parameters have no memory yet.
 std::unique_ptr<Sequential> stack_of(Device& device, DType dtype) {
     auto model = std::make_unique<Sequential>();
     for (int layer = 0; layer < kLayers; ++layer) {
@@ -132,7 +132,7 @@ TEST_CASE("Memory of ZeRO's stages is the paper's formula plus what the paper le
     };
     constexpr std::int64_t kState = 12 * kAll / kRanks;
     constexpr std::int64_t kBucketShare = kBucket / kRanks;
-    // Shards receive the first micro-batch's sums. Later sums are added to them.
+    // The first micro-batch's sums arrive in the shards, later sums in a buffer.
     const std::int64_t arriving = m == 1 ? 0 : kBucketShare;
     check(stage<Zero1>({.sizes = kOneLayer}), 2 * kAll, 2 * kAll, kState, 0);
     // There are two buckets: one fills while the other is sent.

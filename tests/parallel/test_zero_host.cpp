@@ -26,7 +26,7 @@ constexpr std::int64_t kShare = kLayer / kRanks;          // of a layer, on one 
 constexpr BucketSizes kOneLayer{2 * kLayer, 2 * kLayer};  // of bf16
 constexpr Picoseconds kMicrosecond = 1'000'000;
 
-/// Layers of equal size, without biases. Their parameters have no memory yet.
+/// Layers of equal size, without biases, whose parameters have no memory yet.
 std::unique_ptr<Sequential> stack_of(Device& device) {
     auto model = std::make_unique<Sequential>();
     for (int layer = 0; layer < kLayers; ++layer) {
@@ -39,10 +39,10 @@ std::unique_ptr<Sequential> stack_of(Device& device) {
 
 /// The times of operations, in whole microseconds. All other operations are free.
 struct Times {
-    Picoseconds product = 0;  ///< of one layer; forward needs one, backward two
+    Picoseconds product = 0;  ///< of one layer; forward needs one product, backward two
     Picoseconds line = 0;     ///< a layer's gather, or its reduce-scatter
-    Picoseconds copy = 0;     ///< of this rank's share of a layer, in either direction
-    Picoseconds update = 0;   ///< of this share, by the host
+    Picoseconds copy = 0;     ///< a rank's share of a layer, in either direction
+    Picoseconds update = 0;   ///< the host's update of this share
 
     ClusterSpec spec() const {
         const auto rate = [](double amount, Picoseconds time) {
@@ -53,7 +53,7 @@ struct Times {
         spec.flops_bf16 = rate(2.0 * kRows * kLayer, product);
         spec.inside = {0, rate(2.0 * kShare * (kRanks - 1), line)};
         spec.host_copy = {0, rate(2.0 * kShare, copy)};
-        spec.host.flops_f32 = rate(14.0 * kShare, update);  // of AdamW for one number
+        spec.host.flops_f32 = rate(14.0 * kShare, update);  // AdamW's flops per number
         return spec;
     }
 };
@@ -113,9 +113,9 @@ Picoseconds step_time(const MakeSync& make, const Times& times) {
 }  // namespace
 
 TEST_CASE("A host's update runs between two steps", "[parallel][zero][costs]") {
-    // Backward hides the gradients' sums and copies, except the last sum (during a copy)
-    // and the last copy. Then the host updates each bucket while the bucket before it is
-    // copied back. The last bucket is gathered after that.
+    // Backward hides the sums and copies of gradients, except the last sum, which
+    // overlaps with a copy, and the last copy. Then the host updates each bucket while
+    // the bucket before it is copied back. The last bucket is gathered after that.
     for (const int host : {3, 8}) {
         const Times t = microseconds(10, 3, 4, host);
         const Picoseconds between = std::max(t.line, t.copy) + t.copy + t.update +
@@ -123,8 +123,8 @@ TEST_CASE("A host's update runs between two steps", "[parallel][zero][costs]") {
                                     t.line;
         CHECK(step_time(offload(false), t) == kLayers * 3 * t.product + between);
     }
-    // If the link is the limit, it is busy from the second backward's end on, because
-    // then the first gradients have been summed. It is idle only during the first update.
+    // If the link is the limit, it is busy once the backward of the last two layers has
+    // ended: the first gradients are then summed. It is idle only in the first update.
     const Times slow = microseconds(10, 6, 50, 8);
     CHECK(step_time(offload(false), slow) == kLayers * slow.product + 4 * slow.product +
                                                  kLayers * slow.copy + slow.update +
@@ -133,8 +133,8 @@ TEST_CASE("A host's update runs between two steps", "[parallel][zero][costs]") {
 
 TEST_CASE("A delayed update is hidden if it is shorter than a step",
           "[parallel][zero][costs]") {
-    // The host begins when all values are on the device. A gather and a step come before
-    // values may be overwritten. Each bucket is gathered while the next bucket is copied.
+    // The host begins when all values are on the device. Values may be overwritten after
+    // a gather and a step. Each bucket is gathered while the next is copied.
     for (const int link : {4, 50}) {
         for (const int host : {3, 8, 30, 31, 100}) {
             CAPTURE(link, host);
@@ -158,8 +158,8 @@ TEST_CASE("Shards on the host are copied to the device during computation",
                                              std::max(t.line, t.copy) + t.copy +
                                              kLayers * t.update);
     }
-    // If the link is the limit, all copies to the device come one after another. Only the
-    // last layer's forward and backward are between the copies, since its values are
+    // If the link is the limit, all copies to the device follow one another. Only the
+    // last layer's forward and backward are between these copies, since its values are
     // kept. The second layer's backward and the last three copies to the host follow.
     const Times slow = microseconds(10, 6, 50, 8);
     CHECK(step_time(on_host(), slow) == (2 * kLayers - 1) * slow.copy + 2 * slow.product +
@@ -169,7 +169,7 @@ TEST_CASE("Shards on the host are copied to the device during computation",
 
 TEST_CASE("Only each rank's share is copied to the host and back, in its type",
           "[parallel][zero][costs]") {
-    constexpr std::int64_t kBytes = 2 * kLayers * kShare;  // 2 psi / n of bf16
+    constexpr std::int64_t kBytes = 2 * kLayers * kShare;  // 2 psi / n, in bf16
     const Times t = microseconds(10, 3, 4, 3);
     const auto check = [&](const MakeSync& make, std::int64_t to_host,
                            std::int64_t to_device) {

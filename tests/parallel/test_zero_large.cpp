@@ -1,5 +1,5 @@
-// GPT-3, fully sharded between nodes and tensor parallel inside nodes, without numbers.
-// Checks what each device holds and sends, to the byte.
+// GPT-3 on devices that compute only shapes, fully sharded between nodes and tensor
+// parallel inside nodes. Checks what each device holds and sends, to the byte.
 
 #include <algorithm>
 #include <map>
@@ -24,7 +24,7 @@ constexpr std::int64_t kHidden = 12'288;
 constexpr std::int64_t kHeads = 96;
 constexpr std::int64_t kBf16 = 2;  // bytes
 
-/// The t ranks of a node split the layers. The n nodes are replicas that shard layers.
+/// `tp` ranks of a node split each layer. `dp` nodes are replicas, and shard state.
 struct Layout {
     std::int64_t layers = 1;
     std::int64_t tp = 1;

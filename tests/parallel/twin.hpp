@@ -27,7 +27,7 @@ using MakeShared =
 
 /// One pass through the module, in the dtype of "dy".
 Task pass_alone(const MakeAlone& make);
-/// That pass on ranks. Gradients are completed.
+/// The same pass on ranks, which also completes the gradients.
 Task pass_shared(const MakeRegions& make_regions, const MakeShared& make,
                  Backward backward = Backward::whole);
 

@@ -30,7 +30,7 @@ std::vector<MicroBatch> chain_batches(Device& device, int count, bool uneven) {
     std::int64_t all = 0;
     for (int i = 0; i < count; ++i)
         all += rows(i);
-    // Tensors that exist before a step are no activations.
+    // Tensors that exist before a step must not be counted as activations.
     const MemoryScope scope(device, MemoryCategory::workspace);
     std::vector<MicroBatch> batches;
     std::int64_t first = 0;

@@ -58,7 +58,7 @@ Picoseconds LongestPath::time_alone(Place place) const {
     }
 }
 
-/// Returns a message's time, given by its link, by its parts' boundary, or by its sender.
+/// Returns a message's time. A link, a boundary of parts or the sender determines it.
 Picoseconds LongestPath::time_between(Place from, Place to) const {
     for (const auto& [stages, time] : times_.links)
         if (stages == std::pair(from.stage, to.stage) ||
@@ -69,7 +69,7 @@ Picoseconds LongestPath::time_between(Place from, Place to) const {
 }
 
 /// A forward makes the activation that the next part needs. A backward makes the gradient
-/// that the part before needs.
+/// that the previous part needs.
 std::optional<LongestPath::Data> LongestPath::made_by(Place place) const {
     const Instruction& instruction = schedule_.at(place);
     const int part = schedule_.part(place);
@@ -99,7 +99,7 @@ int LongestPath::add_node(Picoseconds duration) {
     return static_cast<int>(nodes_.size()) - 1;
 }
 
-/// Finds the maker of each datum, and both ends of each message.
+/// Finds the instruction that makes each datum, and both ends of each message.
 void LongestPath::find_data() {
     for (int stage = 0; stage < schedule_.stages; ++stage)
         for (int i = 0; i < static_cast<int>(schedule_.of_stage(stage).size()); ++i) {
@@ -115,8 +115,8 @@ void LongestPath::find_data() {
     }
 }
 
-/// Adds one node for each computation or pair, for both ends of a message, and for a
-/// reduction on all stages that hold the part.
+/// Gives a stage's instructions their nodes. A pair shares one node, as do both ends of a
+/// message, and the reductions of a part on all stages that hold the part.
 void LongestPath::add_nodes(int stage) {
     auto& row = nodes_of_.emplace_back();
     std::map<int, int> reductions;
@@ -201,7 +201,7 @@ void LongestPath::join_need(Place place) {
         if (own != makers_.end()) edges.push_back({node(own->second), 0});
     }
     const auto maker = makers_.find(data);
-    if (maker == makers_.end()) return;  // model input, or the last gradient
+    if (maker == makers_.end()) return;  // the model's input or the loss's gradient
     if (maker->second.stage == place.stage)
         edges.push_back({node(maker->second), 0});
     else if (schedule_.has_messages())
@@ -264,7 +264,7 @@ bool LongestPath::waits_for(Place later, Place earlier) const {
     return false;
 }
 
-/// Adds the nodes that decide when `later` begins: their end, plus a gap, is that time.
+/// Adds the nodes that decide when `later` begins: it starts at their end plus a gap.
 void LongestPath::add_causes(const Node& later, std::vector<int>& open) const {
     for (const Edge& edge : later.after)
         if (nodes_[static_cast<std::size_t>(edge.from)].end() + edge.gap == later.start)

@@ -1,6 +1,6 @@
 // Finds the times of a schedule's instructions as longest paths in a graph of
-// dependences. It uses only the rules in src/pipeline/timer.hpp. It uses neither the
-// library's index nor its walk.
+// dependences. Uses only the rules in src/pipeline/timer.hpp, and none of the library's
+// own code for times.
 #pragma once
 
 #include <map>
@@ -12,10 +12,10 @@
 
 namespace lockstep::test {
 
-/// How a stage serves its messages.
+/// In which queue a stage runs its messages.
 enum class Queues {
-    beside_work,  ///< in a separate queue, in order
-    one_for_all   ///< in one order with the computations; these wait for messages
+    beside_work,  ///< a separate queue, in order
+    one_for_all   ///< one queue with the computations, which wait for messages
 };
 
 class LongestPath {
@@ -34,14 +34,14 @@ class LongestPath {
     /// Returns whether `later` can begin only after `earlier`, directly or through other
     /// instructions.
     bool waits_for(Place later, Place earlier) const;
-    /// Returns whether `later` begins no sooner because of `earlier`. This is so if a
-    /// path of dependences leads from the end of `earlier` to the start of `later`
-    /// without a pause, through instructions that take no time. Without `earlier`, the
-    /// path begins at time 0. Without `later`, it ends at the makespan.
+    /// Returns whether `earlier` is a reason why `later` begins no sooner: whether a path
+    /// of dependences leads from the end of `earlier` to the start of `later` without a
+    /// pause, through instructions that take no time. Without `earlier`, the path begins
+    /// at time 0. Without `later`, it ends at the makespan.
     bool lets_begin(std::optional<Place> earlier, std::optional<Place> later) const;
 
   private:
-    /// Data: whether it is a gradient, the part that needs it, its micro-batch.
+    /// A datum: whether it is a gradient, which part needs it, and its micro-batch.
     using Data = std::tuple<bool, int, int>;
     struct Edge {
         int from = 0;

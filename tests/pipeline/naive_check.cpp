@@ -186,7 +186,7 @@ class NaiveCheck {
         return true;
     }
 
-    /// Returns how many reductions of the chunk of `until` its stage runs before `until`.
+    /// Returns the number of reductions before `until`, on its stage and of its chunk.
     int reductions(Place until) const {
         int count = 0;
         for (int i = 0; i < until.position; ++i)
@@ -194,8 +194,8 @@ class NaiveCheck {
                      schedule_.at({until.stage, i}).chunk == schedule_.at(until).chunk;
         return count;
     }
-    /// Returns whether a backward of the chunk comes before `place`, with no update
-    /// between them, and for a reduction also no reduction.
+    /// Returns whether the chunk has gradients at `place`: a backward is before it, with
+    /// no update (and, if `place` is a reduction, no other reduction) between them.
     bool has_gradients(Place place) const {
         const Instruction& step = schedule_.at(place);
         for (int i = place.position - 1; i >= 0; --i) {
@@ -210,8 +210,8 @@ class NaiveCheck {
         }
         return false;
     }
-    /// Returns the reductions that run as one with this reduction. If some stages do not
-    /// reduce, there are fewer than the part has holders.
+    /// Returns the reductions on all stages that belong to the same collective as this
+    /// one. A stage that holds the part but does not reduce has none among them.
     std::vector<Place> meeting(Place place) const {
         std::vector<Place> ends;
         for (const Place other : places())
@@ -262,10 +262,10 @@ class NaiveCheck {
         return true;
     }
 
-    /// Data: whether it is a gradient, the part that needs it, its micro-batch.
+    /// A datum: whether it is a gradient, which part needs it, and its micro-batch.
     using Data = std::tuple<bool, int, int>;
 
-    /// Messages that were posted together, except those that have met their other ends.
+    /// Messages that are posted together. `waiting` has those not yet sent or received.
     struct Post {
         std::vector<Data> waiting;
         std::vector<Data> arrived;  ///< received; usable when the whole post has ended
@@ -277,7 +277,7 @@ class NaiveCheck {
     struct State {
         std::vector<int> next;
         std::vector<std::map<Queue, std::deque<Post>>> queues;
-        std::set<std::pair<int, Data>> there;  ///< data, and the stage that has it
+        std::set<std::pair<int, Data>> there;  ///< a stage, and a datum that it has
     };
 
     bool comes_to_end() const {
@@ -362,7 +362,7 @@ class NaiveCheck {
         const bool forward = instruction.kind == Kind::forward;
         if (!forward && !makes_gradient(instruction.kind)) return true;
         const bool needs = forward ? part > 0 : part < schedule_.last_part();
-        // The last part's gradient comes from its own result.
+        // The last part computes its gradient from its own result.
         const Data own{false, part + 1, instruction.micro_batch};
         if (!needs) return forward || state.there.count({place.stage, own}) > 0;
         return state.there.count(

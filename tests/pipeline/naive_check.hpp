@@ -5,7 +5,7 @@
 namespace lockstep::test {
 
 /// Returns whether a schedule can run. Follows the rules in src/pipeline/validate.hpp in
-/// a slow way: counts, and tries every stage in turn until nothing moves.
+/// a slow way: counts instructions, and runs stages in turn until no stage can continue.
 bool can_run(const Schedule& schedule);
 
 }  // namespace lockstep::test

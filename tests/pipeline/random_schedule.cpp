@@ -180,7 +180,7 @@ class Draw {
         }
     }
 
-    /// A task's result lets the next part or its message begin.
+    /// After a task, the next part's task can begin, or the message to the next part.
     void pass_on(const Task& task, int next) {
         const Home from = homes_[slot(task.part, task.micro_batch)];
         const Home to = homes_[slot(next, task.micro_batch)];
@@ -218,8 +218,8 @@ class Draw {
     std::vector<Home> homes_;      ///< by part and micro-batch
     std::vector<int> read_;        ///< the version that the forward read
     std::vector<int> newest_;      ///< by stage and chunk
-    std::vector<char> unreduced_;  ///< likewise: has gradients that are not reduced yet
-    std::vector<char> gradients_;  ///< likewise: has gradients
+    std::vector<char> unreduced_;  ///< by stage and chunk: has unreduced gradients
+    std::vector<char> gradients_;  ///< by stage and chunk: has gradients
     std::vector<Task> open_;
 };
 

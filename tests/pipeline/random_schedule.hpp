@@ -23,15 +23,15 @@ class Random {
 };
 
 struct RandomScheduleOptions {
-    /// Optimizer steps among the other work, and versions of weights.
+    /// Adds optimizer steps among the other work, and versions of weights.
     bool weight_versions = false;
-    /// Sends and receives between the making and the use of data. All stages have one
-    /// order.
+    /// Adds sends and receives: after data are made, and before they are used. The
+    /// messages have the same order on all stages.
     bool messages = false;
-    /// Groups of neighbouring messages, in one order for all stages, and pairs of a
-    /// forward and a neighbouring backward.
+    /// Groups neighbouring messages, in the same order on all stages, and pairs a
+    /// forward with a neighbouring backward.
     bool together = false;
-    /// One queue for each direction, if there are no groups of messages.
+    /// Gives messages one queue for each direction, if they are not grouped.
     bool by_direction = false;
 };
 

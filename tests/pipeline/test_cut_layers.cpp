@@ -105,7 +105,7 @@ TEST_CASE("a GPT's layers cost the flops of their matrix products", "[pipeline]"
                 Saved saved;
                 module->forward(device.zeros({16, 3, 32}, DType::f32), saved);
             });
-            // All other operations are few flops for each element.
+            // All other operations need few flops for each element.
             const std::int64_t counted = report.ranks[0].flops;
             const std::int64_t cost = costs[static_cast<std::size_t>(layer)];
             CAPTURE(layer, counted, cost);

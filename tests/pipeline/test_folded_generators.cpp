@@ -24,7 +24,7 @@ Picoseconds backward(const Durations& durations) {
     return durations.backward_input + durations.backward_weight;
 }
 
-/// Returns the maximum number of chunks between begin of forward and end of backward.
+/// Returns, for each stage, the maximum number of forwards without an ended backward.
 std::vector<int> most_held(const Schedule& schedule) {
     std::vector<int> most;
     for (const std::vector<Instruction>& list : schedule.work) {
@@ -46,8 +46,8 @@ int most_anywhere(const Schedule& schedule) {
     return std::ranges::max(most_held(schedule));
 }
 
-/// If units of p micro-batches follow one another, Chimera and Hanayo wait for this time
-/// once for each stage.
+/// If units of p micro-batches follow one another, Chimera is idle for p - 2 times the
+/// returned time, and Hanayo for 2 (p - 1) times the returned time.
 Picoseconds wait_of_units(const Durations& durations, int units) {
     return backward(durations) + (units - 1) * (backward(durations) - durations.forward);
 }
@@ -141,7 +141,7 @@ TEST_CASE("V-shaped schedules have a bubble of 0, 3 p and 4 p passes at most",
             CHECK(bubble("zb-v") == 0);
             CHECK(bubble("v-half") < Picoseconds{3} * p);
             CHECK(bubble("v-min") < Picoseconds{4} * p);
-            // The middle has no idle time, so more micro-batches add none.
+            // More micro-batches make only the middle longer, which has no idle time.
             for (const char* name : {"v-half", "v-min"})
                 CHECK(time_schedule(make_schedule(name, {p, m + 7}), {{1, 1, 1}})
                           .bubble() == bubble(name));
@@ -151,7 +151,7 @@ TEST_CASE("V-shaped schedules have a bubble of 0, 3 p and 4 p passes at most",
     CHECK(timing.makespan == 12 * 6 + 5);
 }
 
-TEST_CASE("ZB-V stays without waits in its middle for the times of the paper",
+TEST_CASE("ZB-V has no waits in its middle for the durations that the paper allows",
           "[pipeline]") {
     const auto bubble = [](int p, int m, const Durations& durations) {
         return time_schedule(zb_v_schedule({p, m}), {durations}).bubble();

@@ -51,8 +51,8 @@ void for_each_interleaved(Check&& check) {
             }
 }
 
-/// Returns whether the longest stage takes m (f + i + w) + (p - 1)(f + i - `halves` w).
-/// Tries some shapes of a zero-bubble schedule with at least `least(p)` micro-batches.
+/// Returns whether the longest stage takes m (f + i + w) + (p - 1)(f + i - `halves` w) in
+/// several shapes of a zero-bubble schedule, with at least `least(p)` micro-batches.
 template <typename Least>
 bool zero_bubble_time_holds(const std::string& name, int halves, Least&& least,
                             const Durations& durations) {
@@ -258,7 +258,7 @@ TEST_CASE("impossible sizes are refused with their numbers", "[pipeline][errors]
     CHECK(tells(refusal([] { empty_schedule("mine", {0, 1, 1}); }), {"0 stages"}));
 }
 
-TEST_CASE("chunks divide the bubble for any micro-batches from p on", "[pipeline]") {
+TEST_CASE("chunks divide the bubble for p or more micro-batches", "[pipeline]") {
     for_each_shape([](int p, int m) {
         if (p > 8 || m > 24) return;
         for (int v = 1; v <= kChunks; ++v)
@@ -275,9 +275,8 @@ TEST_CASE("chunks divide the bubble for any micro-batches from p on", "[pipeline
     });
 }
 
-TEST_CASE(
-    "interleaved rounds are as even as possible, and hold the formula's micro-batches",
-    "[pipeline]") {
+TEST_CASE("interleaved rounds are as even as possible; stages hold what the formula says",
+          "[pipeline]") {
     for_each_shape([](int p, int m) {
         if (p > 8 || m > 24) return;
         for (int v = 1; v <= kChunks; ++v) {

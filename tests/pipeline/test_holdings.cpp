@@ -39,8 +39,9 @@ Schedule pipedream(int stages, int micro_batches) {
     return schedule;
 }
 
-/// The holdings of a stage after an instruction, counted independently: micro-batches by
-/// chunk, and each chunk's versions of weights: the newest, and those read later.
+/// What a stage holds after an instruction, counted independently, by chunk:
+/// micro-batches before backward and between its halves, and versions of weights (the
+/// newest, and versions that are read later).
 struct Counted {
     std::vector<int> before;
     std::vector<int> between;

@@ -176,12 +176,12 @@ TEST_CASE("impossible sizes are refused with their line", "[pipeline]") {
         {"{\"micro_batches\": 1000000, \"chunks\": 8" + rest,
          {"mine.json: a pipeline of 2 stages", "16000000 forwards"}},
         {"{\"schedule\": [[\"F1000000\"]]}",
-         {"mine.json:1: \"F1000000\" is of micro-batch 1000000; at most 1000000"}},
+         {"mine.json:1: \"F1000000\" names micro-batch 1000000; at most 1000000"}},
         {"{\"schedule\": [[\"F2147483647\"]]}", {"mine.json:1", "at most 1000000"}},
         {"{\"schedule\": [[\"F2147483648\"]]}", {"mine.json:1", "F2147483648", "large"}},
         {"{\"schedule\": [[\"99999999999F0\"]]}", {"mine.json:1", "too large"}},
         {"{\"schedule\": [[\"R.1024\"]]}",
-         {"mine.json:1: \"R.1024\" is of chunk 1024; at most 1024"}},
+         {"mine.json:1: \"R.1024\" names chunk 1024; at most 1024"}},
     });
     std::string lists;
     for (int stage = 0; stage < 16'385; ++stage)
@@ -269,7 +269,7 @@ TEST_CASE("impossible times and memory are refused with their line", "[pipeline]
         refused(
             "\"times\": {\"forward\": [1, 2, 3]}",
             {"mine.json:2: of \"times\", forward has 3 numbers; one for all parts, or "
-             "2, one a part"}),
+             "2, one per part"}),
         refused("\"times\": {\"forward\": []}",
                 {"mine.json:2: \"forward\" of \"times\" is an empty list"}),
         refused("\"times\": {\"overlapped\": []}", {"mine.json:2", "is an empty list"}),

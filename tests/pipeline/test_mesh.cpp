@@ -1,5 +1,5 @@
-// A GPT on meshes with tensor, sequence, pipeline, context and data parallelism at once.
-// Each has a kit around the others' kits. Compares the GPT with one device.
+// Compares a GPT on one device with a GPT on meshes, which combine tensor, sequence,
+// pipeline, context and data parallelism.
 
 #include <algorithm>
 #include <array>
@@ -30,21 +30,21 @@ namespace lockstep::test {
 
 namespace {
 
-constexpr int kMicroBatches = 4;  // of a replica, for schedules of 2 and 4 stages
+constexpr int kMicroBatches = 4;  // per replica; enough for 4 stages
 constexpr std::int64_t kLength = 8;
 constexpr std::int64_t kBatch = 1;
 constexpr SgdOptions kSgd{0.05, 0.9, 0};
-constexpr double kMostNorm = 0.5;  ///< of all gradients; a larger norm is clipped
+constexpr double kMostNorm = 0.5;  ///< a larger norm of all gradients is clipped
 
 /// How to complete gradients over all ranks that have different micro-batches or tokens.
 enum class Sync {
     all_reduce,
     buckets,   ///< reduced during backward
     zero1,     ///< each rank updates a shard
-    zero2,     ///< and keeps only that shard's gradients
+    zero2,     ///< each rank updates a shard, and keeps only the shard's gradients
     by_rows,   ///< fully sharded
     flat,      ///< fully sharded
-    power_sgd  ///< as factors; one device then uses factors, too
+    power_sgd  ///< reduces factors; then train_alone() also uses factors
 };
 
 /// A GPT's layout on a mesh, and its options.
@@ -60,12 +60,12 @@ struct Spread {
     bool llama = false;      ///< RMS norms, SwiGLU, rotary positions, no biases
     bool recompute = false;  ///< recomputes every layer
     bool selective = false;  ///< recomputes attention's core
-    bool offload = false;    ///< saved tensors wait on the host
+    bool offload = false;    ///< keeps saved tensors on the host
     bool flash = false;      ///< FlashAttention on each rank's heads
     int steps = 5;
     DType dtype = DType::f64;
     bool turned = false;  ///< axes in reverse order
-    int ep = 1;           ///< ranks that shard experts and replicate all else
+    int ep = 1;           ///< ranks that shard experts and replicate other layers
     std::int64_t experts = 0;
     enum class Gate { plain, deepseek, gshard } gate = Gate::plain;
     bool other_experts = false;  ///< ranks of "tp" have different experts, too
@@ -197,7 +197,7 @@ MeshOptions::Recompute recompute_of(const Spread& spread) {
                               : MeshOptions::Recompute::nothing;
 }
 
-/// The strategies that MeshOptions::zero cannot name.
+/// Makes a strategy that has no number in MeshOptions::zero.
 MakeSync other_sync(Sync way) {
     return [way](Device& device, Mesh& mesh,
                  Sequential& model) -> std::unique_ptr<GradientSync> {
@@ -261,8 +261,8 @@ std::vector<MicroBatch> own_batches(GptOnMesh& gpt, int step) {
     return batches;
 }
 
-/// Returns the parameters that have values between steps: the shards if the whole ones
-/// have none.
+/// Returns the parameters that have values between steps: `whole` or, if these have no
+/// values, `shards`.
 std::vector<Parameter*> holders(const std::vector<Parameter*>& whole,
                                 const std::vector<Parameter*>& shards) {
     return whole.front()->value ? whole : shards;
@@ -294,8 +294,8 @@ void check_as_alone(const Spread& spread) {
     check_alike(train_spread(spread), train_alone(spread));
 }
 
-/// In bf16, sums in different orders differ. So one device in bf16 and the mesh are both
-/// compared with f64. The mesh's error may be four times the device's, or 4 %.
+/// In bf16, sums in different orders differ. So gradients and values are compared with
+/// f64: the mesh's error may be four times one bf16 device's, and 4 % is always allowed.
 void check_as_alone_in_bf16(Spread spread) {
     CAPTURE(spread.text());
     const NamedTensors exact = train_alone(spread).results;
@@ -325,7 +325,7 @@ constexpr auto kStriped = TokenOrder::striped;
 
 namespace {
 
-/// The GPT's other options change with different periods, so any two meet on some mesh.
+/// Sets the other options by `index`, such that any two occur together on some mesh.
 Spread on_mesh(const std::array<int, 4>& sizes, std::size_t index) {
     const auto one_of = [&](std::size_t every, auto... all) {
         const std::array list{all...};
@@ -369,7 +369,7 @@ TEST_CASE("A GPT in bf16 with masters in f32 trains on meshes as on one device",
         check_as_alone_in_bf16(on_mesh(meshes[i], i));
 }
 
-TEST_CASE("Context and tensor kits nest in either order and give the same bits",
+TEST_CASE("Context and tensor parallelism nest in either order, with the same bits",
           "[pipeline][mesh]") {
     const Spread spread{1, 1, 2, 2, true, "gpipe", true, 4};
     const auto trained = [&](bool context_first) {
@@ -459,7 +459,7 @@ TEST_CASE("Stages may recompute or offload activations and get the same bits",
 }
 
 TEST_CASE("A pipeline with PowerSGD trains as one device", "[pipeline][mesh]") {
-    // Tensor parallelism and a tied table are left out: their parts have own factors.
+    // Leaves out tensor parallelism and a tied table: they change PowerSGD's matrices.
     Spread spread;
     spread.sync = Sync::power_sgd;
     spread.pp = GENERATE(1, 2);
@@ -579,8 +579,8 @@ TEST_CASE("A pipeline can run only forwards", "[pipeline][mesh]") {
 
 namespace {
 
-/// Returns the message about a mesh of all four axes if each rank reads the sequences
-/// with this number; empty if nothing is found.
+/// On a mesh with all four axes, each rank reads micro-batch number(mesh). Returns the
+/// diagnosis; empty if there is none.
 std::string found_reading(const std::function<int(Mesh& mesh)>& number) {
     Spread spread{2, 2, 2, 2};
     const MeshPlan plan(sizes_of(spread), options_of(spread));
@@ -615,7 +615,7 @@ TEST_CASE("Ranks that shard one model read one replica's sequences",
     CHECK(found_reading([](Mesh& mesh) { return mesh.coordinate("dp"); }).empty());
 }
 
-TEST_CASE("A micro-batch is of whole sequences of ids", "[pipeline][mesh][errors]") {
+TEST_CASE("A micro-batch has whole sequences of ids", "[pipeline][mesh][errors]") {
     const Spread spread{1, 1, 2, 1, false, "gpipe"};
     const MeshPlan plan(sizes_of(spread), options_of(spread));
     sim::make_cluster(2)->run([&](Rank& rank) {

@@ -39,7 +39,7 @@ GptSizes sizes_of(bool tied, std::int64_t kv_heads, bool llama) {
     return sizes;
 }
 
-/// Runs one step without numbers.
+/// Runs one step that computes only shapes.
 RunReport step_of(const MeshPlan& plan, const MicroBatchShape& shape) {
     sim::ClusterOptions options;
     options.ranks = plan.shape().ranks();
@@ -81,7 +81,7 @@ void check_traffic(const MeshOptions& options, const GptSizes& sizes) {
 
 }  // namespace
 
-TEST_CASE("A mesh holds, and sends along each axis, the formulas' bytes",
+TEST_CASE("Formulas give the bytes that a mesh holds, and sends along each axis",
           "[pipeline][mesh][costs]") {
     MeshOptions options;
     options.micro_batches = 4;
@@ -106,7 +106,7 @@ TEST_CASE("A mesh holds, and sends along each axis, the formulas' bytes",
     }
 }
 
-TEST_CASE("A mesh of a thousand devices, or four, sends the formulas' bytes",
+TEST_CASE("Formulas give the bytes that a mesh of 1,024 or 4,096 devices sends",
           "[pipeline][mesh][costs]") {
     MeshOptions options;
     options.sequence = true;

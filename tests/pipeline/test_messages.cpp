@@ -122,7 +122,7 @@ TEST_CASE("messages that take little time do not make the generators' schedules 
         const Picoseconds sent =
             time_schedule(with_messages(work, measured), measured).makespan;
         CHECK(sent >= free);
-        // If messages meet messages in the opposite direction, some wait.
+        // If messages are sent in both directions at once, some of them wait.
         const bool folded = has_two_chunks(work.name) || work.name == "hanayo";
         CHECK(sent <= (folded ? free + free / 20 : free));
     });

@@ -1,5 +1,5 @@
-// Schedules that can run, with one thing changed. Compares the library's findings with a
-// check that counts and tries.
+// Schedules that can run, with one thing changed. Compares the library's findings with
+// those of the slow check in naive_check.hpp.
 
 #include <algorithm>
 #include <optional>
@@ -155,8 +155,8 @@ TEST_CASE("changed schedules are refused exactly if the naive check refuses them
         unsigned seed;
         RandomScheduleOptions (*options)(int draw);
         void (*make)(Random& random, Schedule& schedule);
-        int more_run = -1;   ///< more than this number run
-        int more_lock = -1;  ///< more than this number end in a cycle
+        int more_run = -1;   ///< more than this number of schedules can run
+        int more_lock = -1;  ///< more than this number deadlock in a cycle
     };
     const auto versions_and_messages = [](int draw) -> RandomScheduleOptions {
         return {draw % 2 == 0, draw % 3 == 0};
@@ -216,7 +216,7 @@ TEST_CASE("dropped work is named with its stage", "[pipeline][errors]") {
         CHECK(
             tells(sentence, {"micro-batch " + std::to_string(instruction.micro_batch)}));
         CHECK(tells(sentence, {"stage " + std::to_string(place.stage)}));
-        // The sentence may name a message by its other end.
+        // The sentence may name a message's other end, which may be in another chunk.
         if (instruction.chunk == 0 || is_message(instruction.kind)) return;
         const std::string chunk = std::to_string(instruction.chunk);
         CHECK((tells(sentence, {"chunk " + chunk}) || tells(sentence, {"." + chunk})));

@@ -27,8 +27,8 @@ PeriodTiming period_of(const std::string& name, const PipelineShape& shape,
     return time_period(make_endless_schedule(name, shape).value(), times);
 }
 
-/// Returns the average time of a micro-batch in a long run, from copy 100 on. Uses a
-/// graph that knows nothing about periods.
+/// Returns the average time of a micro-batch in a long run, after copy 100. The times are
+/// those of a graph of all instructions, without periods.
 double average_by_hand(const Schedule& schedule, const ScheduleTimes& times, int copies) {
     const Schedule many = repeated(schedule, 300);
     const LongestPath graph(many, times);

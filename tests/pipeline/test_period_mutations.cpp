@@ -107,7 +107,7 @@ struct Middle {
     int micro_batches = 0;
 };
 
-/// Returns nothing unless there is one pair of brackets, with work inside and a number.
+/// Returns nothing unless the row has one pair of brackets with work inside, and a count.
 std::optional<Middle> middle_of(const Cells& cells) {
     std::vector<std::size_t> begins;
     std::vector<std::size_t> ends;
@@ -129,7 +129,7 @@ std::optional<Middle> middle_of(const Cells& cells) {
     return middle;
 }
 
-/// Returns a stage's work. Each copy of the middle, and the end, get later numbers.
+/// Returns a stage's work. Numbers continue from copy to copy, and through the end.
 std::vector<Instruction> written_out(const Cells& cells, const Middle& middle) {
     std::vector<Instruction> work;
     std::vector<int> updates(8);

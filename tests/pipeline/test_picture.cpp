@@ -97,7 +97,7 @@ void require_boxes(const Timed& timed) {
             INFO(timed.schedule.name << ": " << title.str());
             REQUIRE(count_of(svg, title.str()) == 1);
             const std::size_t tag = svg.rfind("<rect", svg.find(title.str()));
-            // Two overlapping computations share the box of their time half and half.
+            // Two overlapping computations share a box: each of them gets a half.
             const Positions pair = timed.schedule.together({stage, static_cast<int>(i)});
             const double length =
                 static_cast<double>(span.end - span.start) / pair.count();
@@ -166,7 +166,7 @@ F- forward  B= backward  0 1 2 micro-batch  / idle
 )");
 }
 
-TEST_CASE("the halves of backward are told apart", "[pipeline]") {
+TEST_CASE("the halves of backward have different letters and fills", "[pipeline]") {
     REQUIRE(timed("zb-h1", 2, 4).text({60, false, "--svg"}) ==
             R"( stage 0|F0-F1-///I0=W0%F2-I1=W1%F3-I2=W2%I3=W3%|
  stage 1|///F0-I0=F1-I1=W0%F2-I2=W1%F3-I3=W2%W3%|
@@ -180,7 +180,7 @@ F- forward  I= backward, inputs  W% backward, weights
 )");
 }
 
-TEST_CASE("chunks are told apart by small letters", "[pipeline]") {
+TEST_CASE("the second chunk has small letters", "[pipeline]") {
     REQUIRE(timed("interleaved", 2, 4).text() ==
             R"( stage 0|F0F1f0f1F2//b0==F3b1==f2B0==f3B1==//b2==//b3==B2==B3==|
  stage 1|//F0F1f0b0==f1b1==F2B0==F3B1==f2b2==f3b3==B2==B3==////|
@@ -296,7 +296,7 @@ TEST_CASE("colour changes nothing but the colour of a picture", "[pipeline]") {
     REQUIRE(without_colour(coloured) == drawn.text());
 }
 
-TEST_CASE("computations have the colours and letters of phases in timelines",
+TEST_CASE("computations have the same colours and letters as phases in timelines",
           "[pipeline]") {
     const Timed drawn = timed("zb-h1", 2, 2);
     const Chart chart = schedule_chart(drawn.schedule, drawn.timing, {});
@@ -394,7 +394,7 @@ TEST_CASE("updates, meetings, pairs and versions are drawn", "[pipeline]") {
     REQUIRE(contains(endless.text({160, false, ""}), "v3"));
 }
 
-TEST_CASE("whole backwards and halves of others have four colours", "[pipeline]") {
+TEST_CASE("forward, backward and its halves have four colours", "[pipeline]") {
     Schedule schedule = empty_schedule("mixed", {1, 2, 1});
     for (const char* work : {"F0", "B0", "F1", "I1", "W1"})
         schedule.work[0].push_back(read_instructions(work).front());
@@ -425,8 +425,8 @@ TEST_CASE("only messages that take time are drawn", "[pipeline]") {
     const std::string svg = timed(schedule, {4, 4, 4, 1}).svg();
     REQUIRE(contains(svg, "<title>SA0 on stage 0, 4 to 5\n"));
     REQUIRE(contains(svg, "<title>RA0 on stage 1, 4 to 5\n"));
-    // Four micro-batches cross two boundaries there and back; both ends of each message
-    // count.
+    // Four micro-batches cross two boundaries there and back; each message is counted
+    // at both ends.
     REQUIRE(count_of(svg, " on stage ") == 24 + 32);
 }
 
@@ -505,7 +505,7 @@ TEST_CASE("schedules at the limits are drawn", "[pipeline]") {
     REQUIRE(is_balanced_xml(timed("gpipe", 2, 2).svg(nothing_kept)));
 }
 
-TEST_CASE("the longest times are drawn as short ones are", "[pipeline]") {
+TEST_CASE("the longest times are drawn like short times", "[pipeline]") {
     const Timed drawn = timed("gpipe", 2, 2);
     Timed longer = drawn;
     constexpr Picoseconds kUnit = 440'000'000'000'000'003;

@@ -81,7 +81,7 @@ Outcome train_pipeline(const Lessons& lessons, const Pipelined& pipelined) {
 
 /// Returns every generator's schedule of p stages and m micro-batches. If the first and
 /// last part share a table, looped-bfs is left out: it reduces the last part's gradients
-/// while the first part still waits for its gradients.
+/// before the first part's gradients are complete.
 std::vector<Schedule> all_schedules(int stages, int micro_batches, bool tied) {
     std::vector<Schedule> all;
     for (const std::string& name : schedule_names()) {
@@ -187,7 +187,7 @@ TEST_CASE("a tied GPT is refused by a schedule that updates in between",
         "updates at the end only");
 }
 
-TEST_CASE("a forgotten tie is a missing reduction to the checker", "[pipeline][sim]") {
+TEST_CASE("the checker calls a forgotten tie a missing reduction", "[pipeline][sim]") {
     Pipelined pipelined{make_schedule("1f1b", {4, 4, 1}), 1, sim::CheckLevel::full};
     pipelined.forgets_tie = true;
     const Outcome stopped = train_pipeline(small_gpt(/*tied=*/true), pipelined);

@@ -36,8 +36,8 @@ struct Endless {
 
 using Weights = std::vector<HostTensor>;
 
-/// Returns an estimate of the weights `steps` steps after version `from`. It uses the
-/// average of the steps before.
+/// Returns an estimate of the weights `steps` steps after version `from`, which uses the
+/// average of the steps before `from`.
 Weights estimated(const std::vector<Weights>& versions, int from, int steps,
                   double decay) {
     Weights made = versions.at(static_cast<std::size_t>(from));
@@ -126,7 +126,7 @@ class DeviceAlone {
         return part.module->backward(dy, part.saved);
     }
 
-    /// Makes the next version from the newest.
+    /// Makes the next version of the weights from the newest version.
     void update(Part& part) {
         load(part, part.versions.back());
         Sgd(part.module->parameters(), SgdOptions{learning_rate_, 0, 0}).step();
@@ -205,7 +205,7 @@ TEST_CASE("random schedules give one device's gradients", "[pipeline][sim]") {
     while (run < 100) {
         const Schedule schedule = random_schedule(random);
         const int parts = schedule.part_count();
-        // If a part is on two stages, it has two gradients. Such schedules are left out.
+        // Leaves out schedules with a part on two stages: such a part has two gradients.
         if (parts != schedule.stages * schedule.chunks) continue;
         ++run;
         const Outcome pipelined = run_chain(PipelinePlan(schedule));
@@ -252,7 +252,7 @@ TEST_CASE("offloaded activations give the same results", "[pipeline][sim]") {
         const PipelinePlan plan(make_schedule(name, {4, 12}));
         ChainOptions options;
         options.learning_rate = 0.5;
-        // Mixed or estimated weights are on purpose, so they get cheap checks.
+        // Without a flush, weights may be mixed or estimated, which a full check reports.
         options.check = flushes(name) ? sim::CheckLevel::full : sim::CheckLevel::cheap;
         const Outcome on_device = run_chain(plan, options);
         options.offload = true;
@@ -286,7 +286,7 @@ TEST_CASE(
     CHECK(held(6, true) < held(6, false));
 }
 
-TEST_CASE("micro-batches of different sizes weigh by their rows", "[pipeline][sim]") {
+TEST_CASE("micro-batches of unequal size are weighted by rows", "[pipeline][sim]") {
     for (const std::string& name : schedule_names()) {
         if (!flushes(name) || goes_both_ways(name)) continue;
         ChainOptions options;
@@ -340,12 +340,13 @@ TEST_CASE("backward with other weights than forward's, and estimates, follow the
                 endless_alone(kPipeDream, stages, kUpdates, options.learning_rate);
             const auto values = named_under(result.results, "value/");
             CHECK(difference(values, expected).absolute < 1e-12);
-            // Gradients differ only if a stage has weights both before and behind it.
+            // Gradients differ only if some stage has stages both before and after it.
             if (stages > 2) CHECK(difference(values, stashed).absolute > 1e-6);
         }
 }
 
-TEST_CASE("the full check finds a schedule without stashing", "[pipeline][sim]") {
+TEST_CASE("the full check reports a schedule that does not stash weights",
+          "[pipeline][sim]") {
     ChainOptions options;
     options.learning_rate = 0.5;
     options.check = sim::CheckLevel::full;
@@ -479,8 +480,8 @@ TEST_CASE("two tensors cross each boundary for each micro-batch, and nothing els
 }
 
 TEST_CASE("stages keep what the schedule says", "[pipeline][sim]") {
-    // A stage holds an equal number of bytes for each micro-batch. So the difference of
-    // two peaks that differ by one micro-batch is the bytes of one.
+    // A stage keeps equally many bytes for each micro-batch. So these bytes are the
+    // difference of the peaks for one and for two micro-batches.
     const auto peaks = [](const Schedule& schedule) {
         const Outcome result = run_chain(PipelinePlan(schedule));
         std::vector<std::int64_t> bytes;

@@ -30,7 +30,7 @@ ClusterSpec exact_cluster(Picoseconds message) {
     return spec;
 }
 
-/// Takes exactly the given times; durations must be even.
+/// A module whose passes take exactly the given durations, which must be even.
 class TimedModule final : public Module {
   public:
     TimedModule(Device& device, const Durations& durations)
@@ -123,7 +123,7 @@ std::vector<TimeSpan> spans_of(const Schedule& schedule, const Timing& timing, i
 }
 
 /// Returns whether a stage would send, or receive, two messages at once. On the clock a
-/// device has one port for sending and one for receiving; the timer knows no ports.
+/// device has one port for sending and one for receiving; the timer has no ports.
 bool shares_ports(const Schedule& schedule, const Timing& timing) {
     for (int stage = 0; stage < schedule.stages; ++stage)
         for (const bool sends : {false, true}) {
@@ -228,7 +228,7 @@ TEST_CASE("random groups and directions take the timer's time on the clock",
     CHECK(runs > 100);
 }
 
-TEST_CASE("a schedule that needs one queue per direction may hang on GPUs, and is F12",
+TEST_CASE("a schedule that needs one queue per direction may hang on GPUs: fault F12",
           "[pipeline][sim]") {
     int hazards = 0;
     for_sent([&](const Schedule& schedule) {

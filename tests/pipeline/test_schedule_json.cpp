@@ -93,7 +93,7 @@ TEST_CASE("a timing as JSON has every figure in the unit shown", "[pipeline]") {
               json["end"][stage].get<double>() - json["start"][stage].get<double>() - 18);
 }
 
-TEST_CASE("durations are for a stage's share, with any number of chunks", "[pipeline]") {
+TEST_CASE("a computation's duration covers all chunks of a stage", "[pipeline]") {
     const Json json = timed(make_schedule("interleaved", {2, 2, 3}));
     CHECK(json["durations"]["forward"] == Json({6.0, 6.0}));
     CHECK(json["durations"]["comm"] == Json({0.5, 0.5}));

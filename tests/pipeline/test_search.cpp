@@ -40,8 +40,8 @@ void add_orders(int micro_batches, std::vector<Instruction> list, int f, int i, 
     if (w < i) go_on(InstructionKind::backward_weight, w, f, i, w + 1);
 }
 
-/// Returns the least bubble among all orders on two stages that do not exceed the limit
-/// of memory.
+/// Tries all orders on two stages, and returns the least bubble of those that stay within
+/// the limit of memory.
 Picoseconds least_bubble(const Schedule& work, const ScheduleTimes& times, double limit) {
     std::vector<std::vector<Instruction>> orders;
     add_orders(work.micro_batches, {}, 0, 0, 0, orders);

@@ -79,7 +79,7 @@ void check_stages(const Schedule& schedule, const Timing& timing) {
                              1e-14));
 }
 
-/// Returns whether the named cause of each instruction that takes time is right.
+/// Returns whether each instruction that takes time begins when its named cause ends.
 bool causes_hold(const Schedule& schedule, const LongestPath& graph,
                  const Timing& timing) {
     const auto maybe = [](Place place) {
@@ -180,7 +180,7 @@ TEST_CASE("grouped messages take as long as the longest path", "[pipeline]") {
     CHECK(runs > kDraws / 4);
 }
 
-TEST_CASE("one entry of durations is for all stages", "[pipeline]") {
+TEST_CASE("a single entry of durations applies to all stages", "[pipeline]") {
     const Schedule schedule = zb_h1_schedule({4, 9, 1});
     const Durations durations{5, 4, 3, 2};
     CHECK(time_schedule(schedule, {durations}).spans ==

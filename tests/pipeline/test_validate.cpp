@@ -25,8 +25,8 @@ const Lines kChunksConcatenated{
     "F0 F1 F2 F3 B0 B1 B2 B3 F0.1 F1.1 B0.1 F2.1 B1.1 F3.1 B2.1 B3.1",
     "F0 F1 F2 B0 F3 B1 B2 B3 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1 F3.1 B3.1"};
 
-/// Returns whether the stage of `next` makes the data for `waiting`, at `next` or after
-/// it. For orders of work.
+/// For orders of work: returns whether `next`, or a later instruction on its stage, makes
+/// the data that `waiting` needs.
 bool need_stands_behind(const Schedule& schedule, Place waiting, Place next) {
     const Instruction& instruction = schedule.at(waiting);
     const bool forward = instruction.kind == InstructionKind::forward;
@@ -117,8 +117,7 @@ TEST_CASE("a part on two stages gets equal updates after a reduction", "[pipelin
                 {"stage 0, instruction 7", "put an R between"}));
 }
 
-TEST_CASE("a version that its forward estimated is asked for as an estimate",
-          "[pipeline]") {
+TEST_CASE("a backward is told to read the same estimate as its forward", "[pipeline]") {
     const auto problem = find_problem(written_schedule({1, 1, 1}, {"F0@~3 B0 U"}));
     REQUIRE(problem);
     CHECK(tells(problem->sentence, {"an estimate of version 3", "\"@~3\""}));

@@ -38,7 +38,7 @@ inline bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
-/// While this lives, no file grows beyond `bytes`. Writes fail as on a full disk.
+/// While this object exists, no file grows beyond `bytes`. Writes fail as on a full disk.
 class FullDisk {
   public:
     explicit FullDisk(rlim_t bytes) {

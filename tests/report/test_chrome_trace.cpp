@@ -22,7 +22,7 @@ std::vector<Library> events_of(const std::string& trace, const std::string& phas
     return events;
 }
 
-/// Returns a time in nanoseconds, as a reader that keeps nanoseconds has it.
+/// Returns the time as it is stored by a reader that keeps only whole nanoseconds.
 std::int64_t nanoseconds(const Library& microseconds) {
     return std::llround(microseconds.get<double>() * 1000);
 }
@@ -168,7 +168,7 @@ TEST_CASE("spans of a queue that overlap go to threads of their own", "[report]"
     REQUIRE(contains(trace, "\"world (2)\""));
 }
 
-TEST_CASE("each arrow has both its ends inside slices, under one number", "[report]") {
+TEST_CASE("both ends of an arrow are inside slices and have one number", "[report]") {
     const std::string trace = chrome_trace({{"a", small_run()}, {"b", small_run()}});
     const std::vector<Library> starts = events_of(trace, "s");
     const std::vector<Library> ends = events_of(trace, "f");

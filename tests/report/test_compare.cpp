@@ -190,7 +190,7 @@ TEST_CASE("a folder that is no record is refused with a message", "[report][erro
     REQUIRE(contains(refused(a), "run.json: this is not the run.json of a record"));
 }
 
-TEST_CASE("a run of shapes only has no numbers to compare", "[report][errors]") {
+TEST_CASE("a run that computed only shapes cannot be compared", "[report][errors]") {
     const TemporaryFolder folder;
     const auto a = record_of(folder, "a", DType::f64, 1, one("x", {1}));
     Record shapes;

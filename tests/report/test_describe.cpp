@@ -17,7 +17,7 @@ std::int64_t numbers_in(Module& module) {
     return numbers;
 }
 
-/// GPTs that differ from the default in one member each, and one that differs in all.
+/// A plain GPT, and GPTs that each differ from it in one or several members.
 std::vector<GptSizes> gpts() {
     const GptSizes plain{11, /*context=*/6, /*layers=*/2, {8, 4}};
     std::vector<GptSizes> all(10, plain);

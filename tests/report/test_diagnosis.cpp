@@ -75,7 +75,7 @@ TEST_CASE("a diagnosis without communicator, others, or cause leaves them out",
     REQUIRE(diagnosis.text() == "F11: a cycle\nRank 0 waits for rank 0.\n\n");
 }
 
-TEST_CASE("the lines of a diagnosis fit, counted in characters", "[report]") {
+TEST_CASE("no line of a diagnosis has more characters than allowed", "[report]") {
     for (int width = 40; width <= 120; ++width) {
         const std::string text = counts_differ(8).text(width);
         for (std::size_t at = 0; at < text.size();) {
@@ -87,7 +87,7 @@ TEST_CASE("the lines of a diagnosis fit, counted in characters", "[report]") {
     }
 }
 
-TEST_CASE("a long history is cut at its old end", "[report]") {
+TEST_CASE("a long history loses its oldest calls", "[report]") {
     Diagnosis diagnosis = counts_differ(1);
     diagnosis.parties[0].history = {"1", "2", "3", "4", "5", "6", "7"};
     REQUIRE(contains(diagnosis.text(), "its last calls: ..., 3, 4, 5, 6, 7\n"));

@@ -88,7 +88,7 @@ TEST_CASE("a wait is no kernel, however short", "[report]") {
     CHECK(hta_trace(run, 0) == expected);
 }
 
-TEST_CASE("each kernel has one launch on the host, inside a step before the last",
+TEST_CASE("each kernel has one launch on the host, in a step that is not the last",
           "[report]") {
     for (const RunReport& run : {small_run(), three_steps()}) {
         const std::string trace = hta_trace(run, 0);
@@ -122,7 +122,7 @@ TEST_CASE(
     REQUIRE(steps_of(hta_trace(RunReport{}, 0)).size() == 2);
 }
 
-TEST_CASE("times are whole in a unit no longer than any operation", "[report]") {
+TEST_CASE("times are whole numbers of a unit; no operation is shorter", "[report]") {
     RunReport run = three_steps();
     REQUIRE(Library::parse(hta_trace(run, 0))["lockstepUnitPicoseconds"] == 1'000'000);
     // Another rank communicates for seven nanoseconds, so the unit is 1 ns for both.

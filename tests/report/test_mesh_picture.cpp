@@ -1,4 +1,4 @@
-// Tests pictures of meshes: every rank is at its places, in text and in SVG.
+// Tests pictures of meshes: every rank is at its place on each axis, in text and SVG.
 
 #include <algorithm>
 #include <random>
@@ -35,7 +35,7 @@ std::vector<MeshShape> random_shapes() {
     return shapes;
 }
 
-/// Checks the places that a picture names in a row and in a column.
+/// Checks that a picture's row and column name the places of a rank.
 void check_places(const MeshShape& shape, const MeshLayout& layout, int row, int column,
                   int rank) {
     const std::vector<std::string> axes = layout.row_axes();

@@ -154,7 +154,7 @@ TEST_CASE("files of a killed process are no obstacle and are removed", "[report]
     REQUIRE(entries_in(folder.path()) == 6);
 }
 
-TEST_CASE("files that only look like a killed process's stay", "[report][errors]") {
+TEST_CASE("files that only look like a killed process's files stay", "[report][errors]") {
     for (const std::string name :
          {".lockstep-notes", ".lockstep-999999999", ".lockstep-", ".lockstep-0"}) {
         const TemporaryFolder folder;
@@ -172,7 +172,7 @@ TEST_CASE("files that only look like a killed process's stay", "[report][errors]
     }
 }
 
-TEST_CASE("a file with a record's name that the record did not have stays",
+TEST_CASE("a file with a record's name stays if the record had no such file",
           "[report][errors]") {
     const TemporaryFolder folder;
     Record record = some_record();

@@ -52,7 +52,7 @@ TEST_CASE("tensors come back from a file with shape, dtype and bits", "[report]"
     REQUIRE(entries_in(folder.path()) == 1);
 }
 
-TEST_CASE("a file without tensors is a file", "[report]") {
+TEST_CASE("a file without tensors can be written and read", "[report]") {
     const TemporaryFolder folder;
     write_safetensors(folder / "t", {});
     REQUIRE(read_file(folder / "t") == file_of("{}      ", ""));
@@ -85,7 +85,7 @@ TEST_CASE("wider dtypes come first, and data begins at a multiple of eight", "[r
     REQUIRE((bytes.size() - 50) % 8 == 0);
 }
 
-TEST_CASE("data in any order and header padding are read", "[report]") {
+TEST_CASE("data in any order, and padding of the header, are read", "[report]") {
     const TemporaryFolder folder;
     const std::string header =
         R"({"b":{"dtype":"I32","shape":[1],"data_offsets":[4,8]},)"

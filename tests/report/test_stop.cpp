@@ -284,7 +284,7 @@ TEST_CASE(
     CHECK_FALSE(Library::parse(read_file(place / "run.json")).contains("stopped_by"));
 }
 
-TEST_CASE("parties beyond the first are counted by their ranks", "[report]") {
+TEST_CASE("only the first parties have a line of their own", "[report]") {
     Diagnosis diagnosis;
     diagnosis.fault = "F05";
     for (int rank = 0; rank < 256; ++rank)

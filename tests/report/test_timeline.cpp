@@ -39,7 +39,7 @@ std::vector<std::string> lines_of(const std::string& text) {
     return lines;
 }
 
-/// `at` has the start and the end.
+/// `at` is the span's start and end.
 void add(RunReport& report, int rank, const std::string& queue, const std::string& name,
          const std::string& kind, std::pair<Picoseconds, Picoseconds> at,
          int micro_batch = -1) {
@@ -74,7 +74,7 @@ RunReport many_spans(int ranks, int spans) {
     return report;
 }
 
-/// Devices 0, 2, 4, … do one thing, and devices 1, 3, 5, … do another.
+/// Devices 0, 2, 4, … have one timeline, and devices 1, 3, 5, … have another.
 RunReport every_second(int ranks) {
     RunReport report;
     for (int rank = 0; rank < ranks; ++rank)
@@ -174,7 +174,7 @@ TEST_CASE("no line of a timeline is wider than requested", "[report]") {
     }
 }
 
-TEST_CASE("colour changes nothing but colour", "[report]") {
+TEST_CASE("a picture in colour has the same text as one without", "[report]") {
     std::string coloured = chart_text(timeline_chart(small_run(), "run"), {80, true, ""});
     REQUIRE(contains(coloured, "\x1b["));
     for (std::size_t at; (at = coloured.find('\x1b')) != std::string::npos;)
@@ -279,7 +279,7 @@ TEST_CASE("the size of an SVG is bounded", "[report]") {
     REQUIRE(contains(many, ">100 devices, 20 us</text>"));
     REQUIRE(contains(many, ">36 more devices are not drawn</text>"));
     REQUIRE(many.size() < 6'000'000);
-    // Each device has several queues. These are too many boxes to have one element each.
+    // Each device has several queues. The boxes are too many for one element each.
     RunReport wide;
     for (const char* queue : {"compute", "world", "tp", "dp"}) {
         for (TraceEvent event : many_spans(64, 120).trace) {

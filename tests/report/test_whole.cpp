@@ -1,4 +1,4 @@
-// Tests how parts of one whole are put together. Each part was kept by a rank.
+// Tests how a whole is put together from parts that ranks kept.
 
 #include "sim/cluster.hpp"
 #include "src/core/require.hpp"
@@ -9,7 +9,7 @@ namespace lockstep::test {
 
 namespace {
 
-/// Numbers that count from `first`.
+/// Returns the numbers first, first + 1, …
 HostTensor counted(Shape shape, int first) {
     HostTensor tensor(shape, DType::f64);
     for (std::int64_t i = 0; i < tensor.elements(); ++i)

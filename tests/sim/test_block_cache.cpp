@@ -36,7 +36,7 @@ TEST_CASE("A block is at most an eighth larger than requested") {
     }
 }
 
-TEST_CASE("A block of too many bytes gets no wrong size") {
+TEST_CASE("The size of a huge block does not overflow") {
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
     for (std::int64_t bytes = kMost; bytes > kMost / 4; bytes -= kMost / 100)
         REQUIRE(sim::block_bytes(bytes) >= bytes);
@@ -66,7 +66,7 @@ TEST_CASE("Blocks that are not reused are freed") {
     for (std::byte* block : once)
         cache.give_back(block, kLarge);
     CHECK(cache.kept() == 8 * kLarge);
-    // From now on the loop uses only two large blocks and some small blocks.
+    // From now on only two large blocks and one small block are in use.
     for (int step = 0; step < 100'000; ++step) {
         std::byte* const a = cache.take(kLarge);
         std::byte* const b = cache.take(kLarge);

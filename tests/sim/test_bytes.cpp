@@ -7,8 +7,8 @@
 #include "tests/sim/worlds.hpp"
 
 // Compares counted bytes and messages with the formulas of Thakur et al. 2005 and of
-// NCCL's documentation. Each rank is compared if n divides the buffer, otherwise the sum
-// over the ranks.
+// NCCL's documentation. If n divides the buffer, compares the counts of each rank;
+// otherwise, their sum over the ranks.
 
 namespace lockstep::test {
 
@@ -197,7 +197,7 @@ TEST_CASE("the other collectives send their formulas' bytes", "[sim][bytes]") {
     }
 }
 
-TEST_CASE("direct collectives count each pair's link", "[sim][bytes]") {
+TEST_CASE("direct collectives count bytes by the link of each pair", "[sim][bytes]") {
     const std::int64_t block = 5;
     const auto bytes = [&](const Program& program, std::size_t r, bool between,
                            bool sent) {
@@ -263,7 +263,7 @@ TEST_CASE("the largest allowed number of ranks sends the formulas' bytes", "[sim
                                             : blocks.slice(kGroup, kGroup))
             .wait();
     });
-    // The all-reduce sends twice as many bytes as each other collective.
+    // The all-reduce sends twice as many bytes as one of the other collectives.
     constexpr std::int64_t kBytes = (5 * (kRanks - 1) + 2 * (kGroup - 1)) * kFloat;
     const auto count = std::ranges::count(report.ranks, kBytes, &RankReport::bytes_sent);
     CHECK(count == kRanks);

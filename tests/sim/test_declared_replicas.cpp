@@ -1,5 +1,5 @@
-// F23 and F24 are found by declaration: replicas step with different gradients or start
-// with different values. Correct programs that look similar pass.
+// Declared replicas that step with different gradients (F23) or start with different
+// values (F24) are found. Correct programs that look similar pass.
 
 #include "src/comm/expect.hpp"
 #include "src/comm/mesh.hpp"
@@ -30,7 +30,7 @@ void sgd(Rank& rank, const Tensor& weight, const Tensor& gradient) {
     rank.device().sgd(weight, gradient, Tensor(), {.learning_rate = 0.1});
 }
 
-/// Makes three steps. In each step a rank uses the gradient of its place.
+/// Makes three steps. In each step a rank uses the gradient of `place(rank, step)`.
 template <typename Place>
 Program stepping(Place place) {
     return [place](Rank& rank) {
@@ -78,7 +78,7 @@ TEST_CASE("F23: a gradient that differs only by rounding is reported as such",
     says(found, "differ only by rounding");
 }
 
-TEST_CASE("F23: reduced over the other axis of a mesh only", "[sim][errors]") {
+TEST_CASE("F23: a gradient is reduced only over the wrong mesh axis", "[sim][errors]") {
     const auto program = [](bool over_tp) {
         return [over_tp](Rank& rank) {
             const Mesh mesh(rank.world(), {{"dp", 2}, {"tp", 2}});
@@ -98,7 +98,7 @@ TEST_CASE("F23: reduced over the other axis of a mesh only", "[sim][errors]") {
     check_names(found, {"over tp", "it was reduced by all_reduce(sum, 4 x f32) of dp"});
 }
 
-TEST_CASE("F23: declarations in another order on each rank are the same",
+TEST_CASE("F23: replicas are recognized if ranks declare them in different orders",
           "[sim][errors]") {
     const Diagnosis found = found_by_full_check(2, [](Rank& rank) {
         const Tensor weight = ones(rank);
@@ -280,8 +280,8 @@ TEST_CASE(
     "F23: if some replicas are left out of a sum, the ranks of the missing terms are "
     "named",
     "[sim][faults]") {
-    // As with tied weights: both ends of two lines of stages sum along dp, then over the
-    // ends. One line forgets the sum over the ends.
+    // As with tied weights in two pipelines: the first and the last stages sum their
+    // gradients along dp, and then along pp. One pipeline forgets the sum along pp.
     const auto program = [](const std::function<void(Mesh&, const Tensor&)>& sums) {
         return [sums](Rank& rank) {
             Device& device = rank.device();

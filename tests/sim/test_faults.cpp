@@ -6,7 +6,7 @@
 #include "tests/message_of.hpp"
 #include "tests/sim/worlds.hpp"
 
-// Makes each mistake on purpose. Its message must name the class, the ranks and both
+// Makes each mistake on purpose. The diagnosis must name the class, the ranks and both
 // lines.
 
 namespace lockstep::test {
@@ -523,7 +523,7 @@ TEST_CASE("F13: a barrier of a plane without some of its ranks", "[sim][errors]"
     REQUIRE(later.parties.size() == 2);
     CHECK(later.parties[0].ranks == std::vector<int>{0, 1});
 
-    // After the first step alone this looks like calls in a different order.
+    // A hang in the first step looks like calls in a different order.
     const Diagnosis first = fault_of(8, program(true, true));
     CHECK(first.fault == "F12");
     CHECK(first.cause.find("if only some ranks make a call, let all ranks make it") !=

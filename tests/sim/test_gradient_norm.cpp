@@ -73,8 +73,8 @@ std::string clipped_by(const SquaresOf& squares, bool has_tie = true) {
     });
 }
 
-/// Adds up the squares of the parameters that `counts` selects, then sums over the lines
-/// of these axes.
+/// Adds up the squares of the parameters that `counts` selects, then all-reduces the sum
+/// along each of these axes.
 SquaresOf summed(const std::function<bool(const Parameter&)>& counts,
                  const std::vector<std::string>& axes) {
     return [=](Device& device, Mesh& mesh, const std::vector<Parameter*>& parameters) {
@@ -149,7 +149,7 @@ TEST_CASE("A stage, and a shard, that a norm leaves out are found", "[sim]") {
     const std::string own = clipped_by(summed([](const auto&) { return true; }, {}));
     says(own, "F23: a gradient is missing in a norm");
     says(own, "also sum the squares over");
-    // Only one copy's square counts, so the other copies' ranks must receive it.
+    // Only one copy's square counts, so the ranks of the other copies must receive it.
     const std::string copy = clipped_by(summed(once, {"pp", "tp"}));
     says(copy, "F23: a gradient is missing in a norm");
     says(copy, "rank 2 clips");
@@ -250,7 +250,7 @@ TEST_CASE("A norm of ZeRO-1's shards passes, and each wrong norm is found", "[si
     says(twice, "counts 2 times");
     try {
         shards_clipped_by(whole_squares, /*before_finish=*/true);
-        FAIL("a sum that is not taken was measured");
+        FAIL("a norm of gradients that are not yet summed was accepted");
     } catch (const UsageError& error) {
         says(error.what(), "has only this rank's terms");
     }
@@ -289,7 +289,7 @@ TEST_CASE("A shard may end inside a parameter that a tensor group replicates", "
     CHECK(cut >= 8);
 }
 
-TEST_CASE("A norm counts elements, in any ranges of addition and scaling", "[sim]") {
+TEST_CASE("Squares may be added up, and gradients scaled, in any ranges", "[sim]") {
     const auto clipped = [](bool pieces_are_counted, bool pieces_are_scaled) {
         return found(1, sim::CheckLevel::full, [&](Rank& rank) {
             Device& device = rank.device();
@@ -353,7 +353,7 @@ TEST_CASE("A norm that cannot be followed is not judged", "[sim]") {
               }) == "nothing was found");
 }
 
-TEST_CASE("Ranks with models of their own clip by norms of their own", "[sim]") {
+TEST_CASE("Ranks that train separate models may use separate norms", "[sim]") {
     CHECK(found(4, sim::CheckLevel::full, [](Rank& rank) {
               Device& device = rank.device();
               const auto pair =
@@ -401,7 +401,7 @@ TEST_CASE("A sum of different parts of a parameter is found at once", "[sim]") {
     }
     says(sums(column_part(whole, 0, 1), column_part(whole, 1, 1), false),
          "rank 1 brings column 1 in");
-    // A maximum of parts is not a sum of terms.
+    // A maximum over different parts is allowed, because nothing is added up.
     CHECK(found(2, sim::CheckLevel::cheap, [&](Rank& rank) {
               const ParameterInit init{rank.device(), DType::f32, 1, ""};
               const Parameter weight(init, "weight", rank.index() == 0 ? upper : lower);

@@ -63,7 +63,7 @@ std::vector<Picoseconds> ends_of(const std::vector<CopySpan>& spans, int rank,
 
 TEST_CASE("A copy overlaps with a product, or runs after it if the program says so",
           "[sim][host]") {
-    // 2.05 ms and 1.35 ms: the figures of an H100.
+    // On an H100 the product takes 2.05 ms, and the copy 1.35 ms.
     const ClusterSpec h100 = load_cluster("h100");
     const auto both = [&](bool ordered) {
         return run(
@@ -94,7 +94,7 @@ TEST_CASE("A copy overlaps with a product, or runs after it if the program says 
 }
 
 TEST_CASE(
-    "Copies of one direction queue; copies of the other direction do not wait for them",
+    "Copies in one direction wait in a queue; copies in the other do not wait for them",
     "[sim][host]") {
     const RunReport report = run([](Rank& rank) {
         Device& device = rank.device();
@@ -176,9 +176,9 @@ TEST_CASE("The device waits for the host's work only if its own operation comes 
     }
 }
 
-TEST_CASE("An optimizer of host parameters costs the formulas' time", "[sim][host]") {
+TEST_CASE("An update of parameters on the host takes the formulas' time", "[sim][host]") {
     // ZeRO-Offload (Ren et al. 2021, 2101.06840) on one device: gradients are copied to
-    // the host, AdamW steps there, and the values are copied back.
+    // the host, AdamW runs there, and the values are copied back.
     constexpr std::int64_t kElements = kMiB;
     constexpr std::int64_t kBytes = 4 * kElements;
     HostTensor offloaded, plain;
@@ -294,7 +294,7 @@ TEST_CASE("An offloaded step overlaps with the copies of other parameters",
     CHECK(report.makespan() == 6 * zeros + copy + 2 * step + copy);
     CHECK(report.ranks[0].time.copy == 4 * copy);
     CHECK(report.ranks[0].host.compute == 6 * zeros + 2 * step);
-    // With a gradient of ones the first step of AdamW is nearly the learning rate.
+    // With a gradient of ones, AdamW first moves values by nearly the learning rate.
     CHECK(report.ranks[0].kept.at("a") == report.ranks[0].kept.at("b"));
     CHECK(std::abs(report.ranks[0].kept.at("a").at(0) + AdamWOptions{}.learning_rate) <
           1e-3 * AdamWOptions{}.learning_rate);
@@ -379,7 +379,7 @@ TEST_CASE("A shared link serves in the order of virtual time, not of the host",
     options.trace = true;
     const auto copies = [&] {
         const RunReport report = sim::make_cluster(options)->run([](Rank& rank) {
-            // Rank 3 asks first, rank 0 last. Each rank asks twice, in both directions.
+            // Rank 3 copies first, rank 0 last. Each rank copies twice per direction.
             const Tensor down = rank.device().empty({kMiB}, DType::f32);
             const Tensor up = rank.device().empty({kMiB}, DType::f32);
             const Tensor here = pinned(rank.host(), {kMiB});
@@ -400,7 +400,7 @@ TEST_CASE("A shared link serves in the order of virtual time, not of the host",
     };
     const auto first = copies();
     const auto copy = copy_time(4 * kMiB);
-    // The two directions do not disturb each other, so both need the same times.
+    // The two directions do not disturb each other, so both take the same time.
     REQUIRE(first.size() == std::size_t{4} * 2 * 2);
     for (const char* queue : {"copy to host", "copy to device"}) {
         const Picoseconds begin = ends_of(first, 3, queue).at(0);
@@ -454,7 +454,7 @@ TEST_CASE("Copies that ask for a shared link at one time are served by rank and 
     }
 }
 
-TEST_CASE("Uploads and downloads take the time of a link of the device's own",
+TEST_CASE("Uploads and downloads take as long as if the device had its own link",
           "[sim][host]") {
     // See ClusterSpec::host_links and Device::upload.
     ClusterSpec shared = spec();

@@ -19,7 +19,7 @@ namespace {
 
 using sim::in_parts;
 
-/// Runs `tasks` jobs, offloaded, on `workers` workers.
+/// Runs `tasks` offloaded jobs on `workers` workers.
 void run_jobs(int tasks, int workers, FunctionRef<void(int)> job) {
     sim::Scheduler scheduler(sim::ExecutorKind::fibers, workers, std::nullopt);
     scheduler.run(

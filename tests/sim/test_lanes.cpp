@@ -13,8 +13,8 @@ namespace {
 using sim::kLane;
 using sim::Lane;
 
-/// Returns the error of `got`, in units of the distance from the right number, in type T,
-/// to the next larger number.
+/// Returns the error of `got` in units of the last place. A unit is the distance from the
+/// right number, rounded to T, to the next larger T.
 template <typename T>
 double units_off(T got, long double right) {
     const T nearest = std::fabs(static_cast<T>(right));
@@ -107,7 +107,7 @@ TEST_CASE("Formulas of lanes use the lanes' own functions") {
         x[i] = 0.37 * static_cast<double>(i - 7);
     CHECK((formulas::erf_of(x) == sim::erf_lane<double>(x)).all());
     CHECK((formulas::exp_of(x) == sim::exp_lane<double>(x)).all());
-    // For very large x the density is 0; it is not x times the smallest number.
+    // For very large x the density must be 0: x times the smallest number would not be 0.
     const Lane<double> far = Lane<double>::Constant(1e308);
     CHECK((formulas::gelu_backward<Lane<double>>(far, Lane<double>::Ones()) == 1).all());
     const Lane<float> far_too = Lane<float>::Constant(3e38F);

@@ -124,7 +124,7 @@ TEST_CASE("harmless sums of replicated tensors", "[sim][faults]") {
             use(rank, x);
         });
     }
-    SECTION("times a matrix of each rank's") {
+    SECTION("multiplied by a matrix that differs on each rank") {
         silent([](Rank& rank, const Tensor& x) {
             const Tensor y = rank.device().matmul(x.reshaped({1, 8}),
                                                   own_values(rank, 64).reshaped({8, 8}));
@@ -151,7 +151,7 @@ TEST_CASE("harmless sums of replicated tensors", "[sim][faults]") {
             use(rank, x);
         });
     }
-    SECTION("averaged weights after steps of each rank's own") {
+    SECTION("weights that each rank has changed, then averaged") {
         silent([](Rank& rank, const Tensor& x) {
             for (int round = 0; round < 2; ++round) {
                 rank.device().add(x, own_values(rank), -0.1);
@@ -161,7 +161,7 @@ TEST_CASE("harmless sums of replicated tensors", "[sim][faults]") {
             }
         });
     }
-    SECTION("the sum of how far each rank has come") {
+    SECTION("the sum of all ranks' changes") {
         silent([](Rank& rank, const Tensor& x) {
             const Tensor moved = rank.device().empty({8}, DType::f64);
             rank.device().copy(moved, x);
@@ -257,7 +257,7 @@ TEST_CASE("replicas that are updated with gradients of shards are found",
                 }
             }
             if (average) world.all_reduce(bias, Reduction::mean).wait();
-            // Hashes of replicas would also find it, but no replicas are declared here.
+            // Hashes of replicas would also find F23, but no replicas are declared here.
         });
     };
     CHECK(train(false, true, false) == "F23");

@@ -67,7 +67,7 @@ void compute(const MatmulKernel& kernel, const Product<double>& product, double*
 }
 
 /// Returns whether the kernel fuses multiply and add. In a build for all x86 processors
-/// the plain kernel does not, because it is for processors that cannot.
+/// the plain kernel does not, because it is for processors without such an instruction.
 bool fuses(const MatmulKernel& kernel) {
 #if defined(__x86_64__) && !defined(__FMA__)
     return std::string(kernel.name) != "plain";

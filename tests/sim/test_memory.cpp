@@ -118,7 +118,7 @@ TEST_CASE("under full check unwritten memory is NaN, even if it was used before"
 TEST_CASE("a run that does not fit into this machine is refused before it takes memory",
           "[sim][errors]") {
     constexpr int kRanks = 16;
-    // One tensor is already too large, so no memory is written.
+    // The first tensor alone is too large, so no memory is written.
     const std::int64_t part = os::available_memory() / 3;
     sim::ClusterOptions options;
     options.ranks = kRanks;

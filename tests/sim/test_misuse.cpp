@@ -8,7 +8,7 @@
 #include "tests/message_of.hpp"
 #include "tests/sim/worlds.hpp"
 
-// Programs misuse what they are given, fail in odd places, or make several mistakes at
+// Programs misuse the library's objects, fail in odd places, or make several mistakes at
 // once. Each program ends in the same way in every world, and never crashes.
 
 namespace lockstep::test {
@@ -35,7 +35,7 @@ void throws_with(int ranks, const Program& program, const std::string& words) {
     }
 }
 
-/// Calls `check` with the run's report in each world. No fault may be found.
+/// Calls `check` with the run's report in each world. Fails if a fault is found.
 void in_every_world(int ranks, const Program& program,
                     const std::function<void(const RunReport&)>& check,
                     sim::CheckLevel level = sim::check_level_asked()) {
@@ -131,7 +131,7 @@ TEST_CASE("two collectives on one buffer end in virtual order", "[sim][determini
         [&](const RunReport& report) {
             values.insert(report.ranks[0].kept.at("x").at(0));
         },
-        sim::CheckLevel::cheap);  // because the program has a race
+        sim::CheckLevel::cheap);  // full checking would find the program's race
     CHECK(values == std::set<double>{1 * 2 + 3});
 }
 
@@ -150,7 +150,7 @@ TEST_CASE("a blocked operation is reported with the one that blocks it",
     CHECK(found.sentence.find("for rank 2, which has ended") != std::string::npos);
 }
 
-TEST_CASE("a group's collective does not wait for its messages", "[sim][time]") {
+TEST_CASE("a group's collective does not wait for the group's messages", "[sim][time]") {
     std::set<Picoseconds> makespans;
     for (const int free_steps : {0, 3}) {
         const RunReport report = sim::make_cluster(3)->run([=](Rank& rank) {

@@ -102,7 +102,7 @@ Program gpt_with(const Mistake& mistake, int t) {
     };
 }
 
-/// Returns the mistake in two kits: layer norm with GELU, and RMS norm with SwiGLU.
+/// Returns the mistake in two models: layer norm with GELU, RMS norm with SwiGLU.
 std::vector<Mistake> in_both_kinds(Mistake mistake) {
     Mistake other = mistake;
     other.norm = NormKind::rms_norm;

@@ -70,7 +70,7 @@ TEST_CASE("a sent buffer may be read, and a buffer not in flight may be written"
     });
 }
 
-TEST_CASE("a communicator's queue orders its operations", "[sim][races]") {
+TEST_CASE("a communicator's queue keeps its operations in order", "[sim][races]") {
     for (const World& world : full_worlds()) {
         const RunReport report = make_cluster_in(world, 3)->run([](Rank& rank) {
             const Tensor x = floats(rank, 8, rank.index() + 1);
@@ -87,7 +87,7 @@ TEST_CASE("a communicator's queue orders its operations", "[sim][races]") {
     }
 }
 
-TEST_CASE("waiting for an operation is waiting for all before it", "[sim][races]") {
+TEST_CASE("a wait for an operation also waits for all earlier ones", "[sim][races]") {
     correct(4, [](Rank& rank) {
         const Tensor x = floats(rank, 8);
         const Tensor y = floats(rank, 8);
@@ -116,7 +116,7 @@ TEST_CASE("an answer shows that its message has been read", "[sim][races]") {
     });
 }
 
-TEST_CASE("an answer through a third rank shows this too", "[sim][races]") {
+TEST_CASE("a third rank's answer also shows that a message was read", "[sim][races]") {
     correct(3, [](Rank& rank) {
         const auto others = rank.world().split(0, rank.index(), "others");
         const Tensor x = floats(rank, 8);
@@ -136,7 +136,7 @@ TEST_CASE("an answer through a third rank shows this too", "[sim][races]") {
     });
 }
 
-TEST_CASE("a barrier after all receives shows this", "[sim][races]") {
+TEST_CASE("a barrier after all recvs shows that messages were read", "[sim][races]") {
     correct(4, [](Rank& rank) {
         const auto control = rank.world().split(0, rank.index(), "control");
         const Tensor x = floats(rank, 8);
@@ -248,8 +248,8 @@ TEST_CASE("F17: an answer to another message shows nothing", "[sim][races]") {
         if (rank.index() == 0) {
             Work sends = rank.world().group().send(x, 1).send(y, 2).start();
             answers->recv(answer, 1).wait();
-            rank.device().fill(x, 1);  // rank 1 has received it
-            rank.device().fill(y, 1);  // rank 2 may not have received it
+            rank.device().fill(x, 1);  // rank 1 has received x
+            rank.device().fill(y, 1);  // rank 2 may not have received y
             sends.wait();
         } else {
             rank.world().recv(x, 0).wait();
@@ -291,7 +291,7 @@ TEST_CASE("F16: two communicators use one buffer at one time", "[sim][races]") {
     CHECK(found.sentence.find("of other") != std::string::npos);
 }
 
-// Effects that the device cannot see.
+// Programs that read or write memory by data(), which the device cannot see.
 
 TEST_CASE("data without a wait have not arrived", "[sim][races]") {
     World world;

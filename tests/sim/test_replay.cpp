@@ -92,7 +92,7 @@ TEST_CASE("A log is read back from its bytes unchanged", "[comm]") {
     CHECK_THROWS_AS(read_log("no log"), UsageError);
 }
 
-TEST_CASE("Matching calls show no mistake, at any progress of their ranks", "[sim]") {
+TEST_CASE("Matching calls show no mistake, however far ranks have come", "[sim]") {
     const auto correct = [] {
         return Script().all_reduce(7).wait().split(0).all_reduce(9).wait();
     };

@@ -1,5 +1,5 @@
-// F24 and F23 found by values. In some programs the ranks' parameters rightly differ, in
-// others they must not.
+// F24 and F23 are found by comparing values. In some programs the ranks' parameters may
+// differ, in others they must be equal.
 
 #include "src/comm/rank.hpp"
 #include "src/nn/parameter.hpp"
@@ -179,7 +179,7 @@ TEST_CASE("F24: a parameter that one rank writes between two steps", "[sim][erro
     check_names(found, {"before step 3", "rank 3", "written by scale", "written by sgd"});
 }
 
-TEST_CASE("F23: tied weights, with rows by index on one rank", "[sim][errors]") {
+TEST_CASE("F23: tied weights, from which one rank takes rows by index", "[sim][errors]") {
     const Diagnosis found = found_by_full_check(2, [](Rank& rank) {
         Device& device = rank.device();
         const Tensor table = drawn(rank, "embedding.weight", 1);

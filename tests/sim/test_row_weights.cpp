@@ -1,5 +1,5 @@
-// The weight of each row in a gradient, from the loss to the update. Averages are wrong,
-// means have unequal rows, or the program is right or cannot be judged.
+// The weight of each row in a gradient, from the loss to the update. Some programs
+// average wrongly or add up means of unequal rows; others are right or cannot be judged.
 
 #include "src/nn/linear.hpp"
 #include "src/nn/losses.hpp"
@@ -124,7 +124,7 @@ TEST_CASE("rows sent to an expert and back count with the loss's weights", "[sim
                     FaultError);
 }
 
-TEST_CASE("two heads used in turns have half of the mean each", "[sim]") {
+TEST_CASE("each of two heads that take turns has half of the mean", "[sim]") {
     for (World world : all_worlds()) {
         world.check = sim::CheckLevel::full;
         CHECK_NOTHROW(make_cluster_in(world, 2)->run([](Rank& rank) {
@@ -181,8 +181,8 @@ TEST_CASE("wrong averages", "[sim][faults]") {
 }
 
 /// Steps with a flat buffer. The checker knows nothing about half of the buffer. The
-/// other half has the gradient of a mean over own rows, times `weight`. Both halves are
-/// averaged.
+/// other half is the gradient of a mean over this rank's rows, times `weight`. Both
+/// halves are averaged over the ranks.
 void train_flat(Rank& rank, double weight) {
     Device& device = rank.device();
     Linear model({device, DType::f64, 7, "head"}, 6, 7);

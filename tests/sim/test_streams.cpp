@@ -65,7 +65,7 @@ TEST_CASE("rows scaled by noise are also masked", "[sim]") {
     CHECK(found_by_full_check(4, program(one)).fault == "F29");
 }
 
-TEST_CASE("noise by global position is each replica's own", "[sim]") {
+TEST_CASE("noise that is drawn by global position differs on replicas", "[sim]") {
     check_silent(4, [](Rank& rank) {
         Device& device = rank.device();
         const Tensor y = device.zeros({2, 4}, DType::f32);
@@ -101,7 +101,7 @@ TEST_CASE("one mask over replicas of an activation is right, shaped or not", "[s
     check_names(found, {"the same on all ranks of world", "rank 1", "rank 0", "seed 1"});
 }
 
-TEST_CASE("columns of one mask, drawn by a pitch, are recognized as different or equal",
+TEST_CASE("columns of one mask, drawn with a pitch, are recognized as different or equal",
           "[sim]") {
     const auto program = [](std::function<RandomPart(int rank)> part) {
         return [part](Rank& rank) {
@@ -126,7 +126,7 @@ TEST_CASE("columns of one mask, drawn by a pitch, are recognized as different or
     says(found, "numbers 4 to 7 and so on, rows 16 apart");
 }
 
-TEST_CASE("columns drawn by a pitch that are gathered are no misplaced shards", "[sim]") {
+TEST_CASE("gathered columns, drawn with a pitch, are no misplaced shards", "[sim]") {
     check_silent(2, [](Rank& rank) {
         Device& device = rank.device();
         const Tensor whole = device.empty({4, 4}, DType::f32);

@@ -30,8 +30,8 @@ void compute(Rank& rank, int launches) {
         rank.device().fill(nothing, 0);
 }
 
-/// Returns a communicator of rank 0 with each other rank; rank 0 is member 0. On another
-/// rank all pointers are null except that of its own pair.
+/// Returns, for each worker, a communicator of rank 0 (member 0) and the worker. On a
+/// worker, all pointers are null except the pointer to its own pair.
 std::vector<std::unique_ptr<Communicator>> pairs_with_server(Rank& rank) {
     std::vector<std::unique_ptr<Communicator>> pairs;
     for (int worker = 1; worker < rank.size(); ++worker)
@@ -39,8 +39,8 @@ std::vector<std::unique_ptr<Communicator>> pairs_with_server(Rank& rank) {
     return pairs;
 }
 
-/// An asynchronous parameter server. Each worker computes for its own time, sends, and
-/// gets the value of that time. The server keeps the order of arrival.
+/// An asynchronous parameter server. Each worker computes for a time of its own, sends a
+/// gradient, and receives the current value. The server records the order of arrival.
 void serve(Rank& rank, const std::vector<int>& launches, int steps) {
     const auto pairs = pairs_with_server(rank);
     const Tensor value = numbers(rank, 100, 1);
@@ -84,7 +84,7 @@ std::string order_of(const RunReport& report) {
 
 }  // namespace
 
-TEST_CASE("a server of the first arrival gives the same in every world",
+TEST_CASE("a server that takes the first arrival has the same result in every world",
           "[sim][wait_any]") {
     const auto run = [](const World& world) {
         return make_cluster_in(world, 4)->run([](Rank& rank) {
@@ -150,7 +150,7 @@ TEST_CASE("collectives can be waited for as they end", "[sim][wait_any]") {
     CHECK(report.ranks[3].kept.at("sum").at(0) == 2);
 }
 
-TEST_CASE("a wait for any of several that never end is explained", "[sim][wait_any]") {
+TEST_CASE("a wait_any for operations that never end is explained", "[sim][wait_any]") {
     const Diagnosis gone = fault_of(3, [](Rank& rank) {
         const auto pairs = pairs_with_server(rank);
         if (rank.index() > 0) return;

@@ -8,7 +8,7 @@
 
 namespace lockstep::test {
 
-/// Checks that a correct program raises nothing under full checking.
+/// Checks that full checking finds no mistake in a correct program.
 inline void check_silent(int ranks, const Program& program) {
     for (const std::optional<std::uint64_t> seed :
          {std::optional<std::uint64_t>{}, std::optional<std::uint64_t>{3}}) {

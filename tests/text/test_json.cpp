@@ -54,7 +54,7 @@ TEST_CASE("A JSON document is read back as it was written", "[report]") {
     CHECK(json.members().size() == 3);
 }
 
-TEST_CASE("JSON that is nested too deeply takes no stack", "[report][errors]") {
+TEST_CASE("deeply nested JSON does not overflow the stack", "[report][errors]") {
     const auto nested = [](std::size_t levels) {
         return std::string(levels, '[') + "1" + std::string(levels, ']');
     };

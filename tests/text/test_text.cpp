@@ -25,7 +25,7 @@ TEST_CASE("every code point survives encoding and decoding", "[text]") {
     }
 }
 
-TEST_CASE("numbers are typed with commas between thousands, or exponents", "[text]") {
+TEST_CASE("typed numbers have commas between thousands, or an exponent", "[text]") {
     CHECK(parse_typed_number(" 1,000,000 ") == 1e6);
     CHECK(parse_typed_number("1e6") == 1e6);
     CHECK(parse_typed_number("-12,345.5") == -12345.5);

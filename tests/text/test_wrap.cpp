@@ -20,7 +20,7 @@ TEST_CASE("a paragraph is broken at white space", "[text]") {
     CHECK(wrap("→ → → →", 3) == Lines{"→ →", "→ →"});
 }
 
-TEST_CASE("a word longer than the line is broken, an ideograph is a place to break",
+TEST_CASE("a word longer than the line is broken, and a line may break at an ideograph",
           "[text]") {
     CHECK(wrap("ab abcdefgh cd", 3) == Lines{"ab", "abc", "def", "gh", "cd"});
     CHECK(wrap("分布式 训练", 5) == Lines{"分布", "式 训", "练"});
@@ -54,7 +54,7 @@ TEST_CASE("code that is too wide loses its alignment before it is folded", "[tex
                 "    const auto sum = add(first,", "        second_of_them);", "}"});
     CHECK(fold_code("x = f(a,\n      beta, gamma);", 16) ==
           Lines{"x = f(a,", "    beta,", "        gamma);"});
-    // Deeper lines after an empty line do not belong to it.
+    // Deeper lines after an empty line do not belong to the empty line.
     const std::string after_empty = "\n        {\n            f(alpha, beta);\n        }";
     CHECK(fold_code(after_empty, 24) == Lines{"", "        {", "            f(alpha,",
                                               "            beta);", "        }"});
@@ -94,7 +94,7 @@ TEST_CASE("numbers are recognised with signs, exponents and units", "[text]") {
         CHECK_FALSE(is_number_cell(cell));
 }
 
-TEST_CASE("columns of numbers are aligned right, of words left", "[text]") {
+TEST_CASE("columns of numbers are aligned right, columns of words left", "[text]") {
     const TableText text =
         table_text({{"what", "bytes"}, {{"one", "5"}, {"three", "1,024"}}}, 40);
     CHECK(text.head == Lines{"what   bytes", "─────  ─────"});

@@ -39,7 +39,7 @@ TEST_CASE("NaN and infinity are not close to any number", "[trial]") {
     for (const HostTensor& wrong : {row({1, nan, 3}), row({1, infinity, 3})}) {
         CHECK_FALSE(relative_difference(wrong, right) <= 1e300);
         CHECK_FALSE(relative_difference(right, wrong) <= 1e300);
-        // The tensors before and after `wrong` do not matter.
+        // The tensors "a" and "c" are wrong, too, but the worst difference is in "b".
         const Difference far =
             difference({{"a", row({1})}, {"b", wrong}, {"c", row({9})}},
                        {{"a", row({2})}, {"b", right}, {"c", row({1})}});

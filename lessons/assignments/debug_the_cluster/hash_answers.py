@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Prints grading/answers.json: the hashes of the right answers. Builds and installations must not
-have the answers. right_answers.json has them. If the answer is a line, the file has the line's
-text, which is unique in the program. If several answers are right, the file has all of them:
+"""Prints grading/answers.json: the hashes of the answers in right_answers.json, a file that builds
+and installations must not have. For a line, right_answers.json has the line's text, which is unique
+in the program. Some mistakes have two cures, and so several right answers:
 
-- prefetch: the line that gathers the first layer may also wait for it;
-- clip: one rank may count the replicated gradients, or each rank adds them after the sum.
+- prefetch: wait for every layer, or wait in the line that gathers the first layer;
+- clip: count the replicated gradients on one rank only, or on each rank after the all-reduce.
 
 usage: hash_answers.py > grading/answers.json
 """

@@ -18,11 +18,11 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// Numbers that systems give to services temporarily, and never permanently to a user.
+/// User numbers that systems give only to services, and only for a while.
 constexpr unsigned kFirst = 61'184;
 constexpr unsigned kLast = 65'519;
 
-/// Returns whether this system, or this container, has the user.
+/// Returns whether this container, or this system, has the user number.
 bool exists(unsigned user) {
     std::ifstream map("/proc/self/uid_map");
     unsigned long inside = 0, outside = 0, count = 0;

@@ -4,9 +4,10 @@
 
 namespace lockstep::lessons {
 
-/// While this object lives, no other grading in this network namespace has this user. So
-/// the students' programs of two gradings cannot reach each other. Only root can run
-/// programs as another user; otherwise the number is kNobody and has no effect.
+/// A user for the programs of one grading. While this object lives, no other grading in
+/// this network namespace gets the same user, so students' programs of two gradings
+/// cannot reach each other. If works() is false, the number is kNobody. Only root can run
+/// programs as another user, so if another user grades, the number has no effect.
 class ClaimedUser {
   public:
     /// Throws MissingError if all users are taken.

@@ -99,7 +99,7 @@ Descriptor opened(int descriptor, const char* what) {
     return Descriptor(descriptor);
 }
 
-/// Returns the file of a program's name. A file in the folder is named relative to it,
+/// Returns the path of a program. If the program is in the folder, the path is relative,
 /// because the program's user may not be able to enter the folders above.
 std::string program_file(const std::string& name, const std::filesystem::path& folder) {
     if (name.find('/') != std::string::npos) {
@@ -154,11 +154,11 @@ View view_of(const ConfinedPlan& plan) {
 }
 
 /// Returns whether the SIGKILL cannot be the program's own doing. The filter does not let
-/// it send SIGKILL to itself or to its keeper. The program cannot have reached its limit
-/// of processor time before that much time has passed (the limit is in ticks). After
-/// that, the cause is outside only if the system killed processes for lack of memory. A
-/// program that used much memory may itself have exhausted the machine's memory, so the
-/// result is false for such a program.
+/// it send SIGKILL to itself or to its keeper. If the program ran for less time than its
+/// limit of processor time, it cannot have reached this limit (for which the system
+/// counts ticks). If it ran longer, the cause is outside only if the system killed
+/// processes for lack of memory. A program that used much memory may itself have
+/// exhausted the machine's memory, so the result is false for such a program.
 bool is_from_outside(const KeeperReport& report, const Ending& ending,
                      const Confinement& confinement) {
     if (report.keeper_was_killed) return true;
@@ -167,7 +167,7 @@ bool is_from_outside(const KeeperReport& report, const Ending& ending,
            report.peak_bytes < confinement.memory_bytes / 2;
 }
 
-/// Sets the ending from the report, as far as that is possible without the output.
+/// Sets what the report alone shows about the ending; finish() also looks at the output.
 void read_report(const KeeperReport& report, const Confinement& confinement,
                  bool filtered, Ending& ending) {
     ending.cpu_seconds = report.cpu_seconds;
@@ -175,7 +175,7 @@ void read_report(const KeeperReport& report, const Confinement& confinement,
         ending.signal = WTERMSIG(report.status);
     else
         ending.exit_status = WEXITSTATUS(report.status);
-    // The limit is in ticks, which may differ much from the reported time.
+    // The limit is counted in ticks, which may differ much from cpu_seconds.
     const bool used_up =
         ending.signal == SIGXCPU ||
         (ending.signal == SIGKILL && report.cpu_seconds > confinement.cpu_seconds / 2);
@@ -275,7 +275,7 @@ std::optional<Ending> ConfinedProcess::wait(Clock::time_point deadline) {
     KeeperReport report;
     const ssize_t got = ::recv(channel_.number(), &report, sizeof report, 0);
     if (got < 0 && errno == EINTR) return wait(deadline);
-    // Without a report, the keeper was killed, and the program with it.
+    // If there is no report, someone killed the keeper, and the program died with it.
     if (got != sizeof report) report = {.status = SIGKILL, .keeper_was_killed = true};
     Ending ending;
     ending.wall_seconds = std::chrono::duration<double>(Clock::now() - started_).count();
@@ -328,7 +328,7 @@ void give(const fs::path& folder, uid_t user, gid_t group) {
                                     "cannot give away " + entry.string());
 }
 
-/// Lets the group enter folders and read and run files; others get nothing.
+/// Lets the group enter folders, read files and run programs; other users may do nothing.
 void open_to_group(const fs::path& folder) {
     for (const fs::path& entry : entries(folder)) {
         const fs::file_status status = fs::symlink_status(entry);

@@ -29,8 +29,8 @@ struct Confinement {
     /// The maximum size of each file that the program writes, and of its output. Beyond
     /// that, write() fails and the data is lost; nothing else happens.
     std::int64_t file_bytes = 1 << 20;
-    /// About how many additional processes and threads the program can start; 0 for none.
-    /// The number is not exact, because the system counts all processes of the user.
+    /// About how many processes and threads the program can start; 0 for none. The number
+    /// is not exact, because the system counts all processes of the user.
     int processes = 0;
     int files = 64;  ///< open descriptors
     /// If true, and if the system can filter calls, the program can only start and
@@ -57,9 +57,9 @@ struct Ending {
     EndedBy cause = EndedBy::itself;
     int exit_status = 0;     ///< if it ended by itself
     int signal = 0;          ///< the signal that ended it; otherwise 0
-    double cpu_seconds = 0;  ///< of the program and the children that it waited for
+    double cpu_seconds = 0;  ///< of the program, and of children that it waited for
     double wall_seconds = 0;
-    bool memory_was_short = false;  ///< the system killed some processes meanwhile
+    bool memory_was_short = false;  ///< the system killed processes for lack of memory
 
     bool succeeded() const { return cause == EndedBy::itself && exit_status == 0; }
 };
@@ -68,8 +68,8 @@ struct Ending {
 /// processor time".
 std::string ending_sentence(const Ending& ending, const Confinement& confinement);
 
-/// The system refuses to run an existing file: it is no program, or its loader is
-/// missing.
+/// Thrown if the system cannot run an existing file, because the file is not a program,
+/// or because its loader is missing.
 class CannotRun : public std::system_error {
   public:
     CannotRun(int error, const std::string& what)
@@ -82,8 +82,8 @@ struct ConfinedPlan {
     std::vector<std::string> words;
     std::filesystem::path folder = {};  ///< its working folder; absolute, without links
     Confinement confinement = {};
-    /// Paths that the program may read, next to its folder and the system's libraries;
-    /// absolute, without links. With a Fence or a Room, it sees nothing else.
+    /// Paths that the program may read, besides its folder and the system's libraries;
+    /// absolute, without links. If there is a Fence or a Room, it sees no other files.
     std::vector<std::filesystem::path> reads = {};
     /// A descriptor that the program gets as number 3, such as one end of a socketpair;
     /// -1 for none. The caller keeps it, and closes it once the program has started.
@@ -127,8 +127,8 @@ class ConfinedProcess {
     std::string output_end() const;
 
     Confinement confinement_;
-    bool filtered_ = false;       ///< whether it has a SystemCallFilter
-    std::int64_t killed_before_;  ///< processes that the system killed for lack of memory
+    bool filtered_ = false;       ///< the program has a SystemCallFilter
+    std::int64_t killed_before_;  ///< os::killed_for_memory() at the start
     os::Clock::time_point started_;
     os::Descriptor output_;
     os::Descriptor channel_;
@@ -137,11 +137,12 @@ class ConfinedProcess {
 };
 
 /// Lets programs of a user write in a folder and read its content. If this process is
-/// root, gives both to the user. Links are not followed. Throws std::system_error.
+/// root, gives the folder and its content to the user. Links are not followed. Throws
+/// std::system_error.
 void hand_over(const std::filesystem::path& folder, unsigned user);
 
-/// Takes a folder and its content back. Then only programs of that user can still read
-/// everything, and none can write. Otherwise works as hand_over().
+/// Takes a folder and its content back. Then only root can write in the folder, and only
+/// root and programs of that user can read its content. Otherwise works as hand_over().
 void take_back(const std::filesystem::path& folder, unsigned user);
 
 }  // namespace lockstep::lessons

@@ -54,7 +54,7 @@ Ruleset refused() {
     return rules;
 }
 
-/// Older systems know only the first fields.
+/// Returns the size of those fields of a Ruleset that this system accepts.
 std::size_t known_size() {
     const int known = Fence::version();
     return known >= 6   ? sizeof(Ruleset)

@@ -54,7 +54,7 @@ std::array<Limit, 8> limits_of(const Confinement& confinement) {
     constexpr rlim_t kStackOnRequest = 64 << 20;
     const auto units = [](auto value) { return static_cast<rlim_t>(value); };
     const unsigned user = ::geteuid() == 0 ? confinement.user : ::getuid();
-    // All threads of the same user count.
+    // The system's limit counts all threads of the user.
     rlim_t processes = 0;
     if (confinement.processes > 0)
         processes = units(confinement.processes) + 1 + count_threads_of(user);
@@ -177,8 +177,8 @@ class OfferToBeKilled {
     ::_exit(127);
 }
 
-/// Runs in the keeper's child: takes the plan's descriptors, user, limits and filter, and
-/// becomes the program. It makes only calls that are allowed between fork and exec.
+/// Runs in the keeper's child: sets up the plan's descriptors, user, limits and filter,
+/// then runs the program. Makes only calls that are allowed between fork and exec.
 [[noreturn]] void become_program(const KeeperPlan& given_plan, pid_t keeper) {
     KeeperPlan plan = given_plan;
     ::setsid();
@@ -190,7 +190,7 @@ class OfferToBeKilled {
     // many processes.
     if (!drop_user(plan.user)) fail_to_start(plan, StartStep::user, errno);
     if (!set_limits(plan)) fail_to_start(plan, StartStep::limits, errno);
-    // A change of user clears this setting.
+    // This must follow drop_user(), because a change of user clears the setting.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != keeper) ::_exit(127);
     reset_signals();
@@ -239,7 +239,7 @@ void kill_children() {
     while (at < end) {
         pid_t child = 0;
         const auto [rest, error] = std::from_chars(at, end, child);
-        // Skip the last number, which the buffer may have cut; the next call reads it.
+        // The buffer may have cut the last number, so leave that child to the next call.
         if (error == std::errc() && rest < end) ::kill(child, SIGKILL);
         at = rest + 1;
     }
@@ -280,20 +280,20 @@ class Keeper {
         return child == 0 || errno == EINTR;
     }
 
-    /// Waits until a child ends, the time comes, or the descriptor is readable (true).
+    /// Waits until `time` or a child's end; returns true once `descriptor` is readable.
     bool wait_until(Clock::time_point time, int descriptor) {
         pollfd watched{descriptor, POLLIN, 0};
         const timespec left = time_until(time);
         return ::ppoll(&watched, 1, &left, &waiting_) > 0;
     }
 
-    /// Kills every process that the program started. Some may be left if the system
-    /// cannot end them in time.
+    /// Kills every process that the program started. Gives up after a while, if the
+    /// system does not end them.
     void end_all() {
         const auto deadline = os::after(Clock::now(), kEndSeconds);
         if (!ended_) ::kill(-program_, SIGKILL);
         while (reap() && Clock::now() < deadline) {
-            // In a room the keeper is process 1, so all other processes are the
+            // In a Room the keeper is process 1, so all other processes are the
             // program's.
             if (plan_.room != nullptr)
                 ::kill(-1, SIGKILL);

@@ -19,8 +19,8 @@ struct Limit {
     rlim_t reach = 0;  ///< the hard limit, if above `most`
 };
 
-/// Returns the system's limits for a confinement. If the program may start processes,
-/// they are allowed in addition to the threads that its user has now.
+/// Returns the system's limits for a confinement. If the program may start processes, the
+/// threads that its user has now are added to the limit of processes.
 std::array<Limit, 8> limits_of(const Confinement& confinement);
 
 /// Closes all descriptors from `first` on. May be called between fork and exec.
@@ -36,10 +36,10 @@ struct KeeperPlan {
     int output;
     int given = -1;  ///< becomes descriptor 3; -1: none
     int failure;     ///< a StartFailure is written here; closed by a successful exec
-    int channel;     ///< for a KeeperReport; if its other end closes, the program ends
+    int channel;     ///< for a KeeperReport; closing its other end ends the program
     os::Clock::time_point deadline;
     std::array<Limit, 8> limits;
-    unsigned user;     ///< the program's, if this process is root
+    unsigned user;     ///< runs the program, if this process is root
     const Room* room;  ///< nullptr: none
     const Fence* fence;
     SystemCallFilter* filter;  ///< nullptr: none
@@ -64,10 +64,10 @@ struct StartFailure {
 };
 
 struct KeeperReport {
-    int status = 0;  ///< in the form of wait()
+    int status = 0;  ///< as waitpid() stores it
     bool over_wall = false;
     bool requested = false;          ///< the channel was closed before the end
-    bool keeper_was_killed = false;  ///< then it sent no report
+    bool keeper_was_killed = false;  ///< set by the receiver: no report came
     double cpu_seconds = 0;
     /// The program's peak memory; 0 if it was never above the keeper's, because the
     /// program begins as a copy of the keeper.
@@ -75,7 +75,7 @@ struct KeeperReport {
 };
 
 /// Becomes the keeper of the program. Runs in the child of a fork, or of a clone if there
-/// is a room. It enters the room, and starts the program as its own child, in a new
+/// is a Room. It enters the Room, and starts the program as its own child, in a new
 /// session. It waits for the program's end, for the deadline, or for the end of the
 /// channel. Then it kills every process that the program started (orphans become the
 /// keeper's children), reports, and ends. If the keeper is killed, so is the program.

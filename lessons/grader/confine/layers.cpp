@@ -20,7 +20,7 @@ std::vector<ConfinementLayer> confinement_layers() {
         {"landlock", Fence::version() > 0,
          "to its own files and the system's, and away from other processes"},
         {"namespaces", Room::works(),
-         "to a room without other files, processes, or a network"}};
+         "to a space of its own, without other files, processes, or a network"}};
     if (::geteuid() == 0)
         layers.push_back({"user", ClaimedUser::works(), "to a user of its own"});
     return layers;

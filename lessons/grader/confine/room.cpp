@@ -48,7 +48,7 @@ bool bind(const char* source, const char* target, bool writable) noexcept {
     if (::syscall(kMountSetAttributes, AT_FDCWD, target, kRecursive, &attributes,
                   sizeof attributes) == 0)
         return true;
-    // Systems before 5.12 do not have that call.
+    // Linux before 5.12 does not have mount_setattr().
     const unsigned long read_only =
         writable ? 0UL : static_cast<unsigned long>(MS_RDONLY);
     return ::mount(nullptr, target, nullptr, MS_REMOUNT | MS_BIND | MS_NOSUID | read_only,

@@ -16,8 +16,8 @@ class Room {
     /// The view's paths must be absolute; only their last part may be a link.
     explicit Room(const View& view);
 
-    /// Forks a process that can enter a room. It may make only calls that are allowed
-    /// between fork and exec. Returns as fork() does.
+    /// Forks a process that can enter a room; returns what fork() returns. The new
+    /// process may make only calls that are allowed between fork and exec.
     static pid_t fork() noexcept;
     /// Builds the room, and moves the calling process, which was just forked, into it.
     /// May be called between fork and exec. Returns false, with errno, if the system
@@ -34,7 +34,7 @@ class Room {
         Kind kind = Kind::folder;
         bool writable = false;
         std::string source;
-        std::string target;  ///< below the place where the room is built
+        std::string target;  ///< a path below the folder where the room is built
         std::string leads_to{};
     };
 
@@ -42,7 +42,7 @@ class Room {
     bool map_user() const noexcept;
     bool furnish() const noexcept;
 
-    std::vector<std::string> folders_;  ///< to make, in this order
+    std::vector<std::string> folders_;  ///< folders to make, in this order
     std::vector<Thing> things_;
     std::string user_map_;  ///< empty if root makes the room
     std::string group_map_;

@@ -236,7 +236,7 @@ void allow_reading_files(Code& code) {
 #endif
 }
 
-/// Not F_SETOWN and FIOASYNC, which can send signals to other processes.
+/// Leaves out F_SETOWN and FIOASYNC, which can send signals to other processes.
 void allow_asking_descriptors(Code& code) {
     code.begin_call(SYS_fcntl);
     code.one_of(1, {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL});
@@ -244,7 +244,7 @@ void allow_asking_descriptors(Code& code) {
     code.begin_call(SYS_ioctl);
     code.one_of(1, {TCGETS, TIOCGWINSZ, FIONREAD});
     code.end_call();
-    // Only on a connected socket, without another address.
+    // Allowed only without an address, that is, on a connected socket.
     code.begin_call(SYS_sendto);
     code.pointer(4, nullptr);
     code.end_call();

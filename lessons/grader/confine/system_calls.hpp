@@ -32,7 +32,7 @@ class SystemCallFilter {
 
   private:
     std::vector<sock_filter> code_;
-    std::vector<std::size_t> own_process_;  ///< instructions that compare its id
+    std::vector<std::size_t> own_process_;  ///< places in code_ that compare a process id
 };
 
 }  // namespace lockstep::lessons

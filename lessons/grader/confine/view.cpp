@@ -62,7 +62,7 @@ std::vector<fs::path> toolchain_files(const std::string& compiler) {
     const fs::path named = fs::absolute(found.empty() ? compiler : found);
     const fs::path program = fs::canonical(named, error);
     if (error) return files;
-    if (named != program) files.push_back(named);  // the name that starts it
+    if (named != program) files.push_back(named);  // its path with links
     if (is_below(program, files)) return files;
     const fs::path folder = program.parent_path();
     files.push_back(program);

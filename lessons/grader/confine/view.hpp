@@ -6,11 +6,11 @@
 
 namespace lockstep::lessons {
 
-/// The files that a confined program sees. Files outside of it do not exist for the
-/// program, as far as the system can hide them (Fence, Room).
+/// The files that a confined program sees. Other files do not exist for the program, as
+/// far as the system can hide them (Fence, Room).
 struct View {
-    std::vector<std::filesystem::path> reads;   ///< files and folders; can also be run
-    std::vector<std::filesystem::path> writes;  ///< folders; can also be read
+    std::vector<std::filesystem::path> reads;   ///< files and folders, to read and to run
+    std::vector<std::filesystem::path> writes;  ///< folders, to write, to read and to run
 };
 
 /// Returns whether a path is below one of these folders.

@@ -4,7 +4,7 @@
 usage: pack.py ROOT SLUG FILE.zip
 
 Tests are left out. The reference and its mistakes are compiled into the grader from their sources;
-setup.sh then removes these.
+setup.sh then removes these sources.
 """
 
 import os

@@ -9,14 +9,15 @@
 namespace lockstep::lessons {
 
 /// One end of the line between the grader and the process of a rank: messages of bytes
-/// over a socket, each after its length. The owner keeps the descriptor and closes it.
+/// over a socket, each preceded by its length. The owner keeps the descriptor and closes
+/// it.
 class Frames {
   public:
     using Clock = os::Clock;
 
     explicit Frames(int descriptor) : descriptor_(descriptor) {}
 
-    /// Returns false if the other side received nothing by `deadline`, or has gone.
+    /// Returns false if it could not send by `deadline`, or if the other side has gone.
     [[nodiscard]] bool send(std::string_view message,
                             Clock::time_point deadline = os::kNever);
 
@@ -34,7 +35,7 @@ class Frames {
 
     int descriptor_;
     End end_ = End::none;
-    std::string buffer_;  ///< read but not returned yet
+    std::string buffer_;  ///< bytes that were read but not returned yet
 };
 
 }  // namespace lockstep::lessons

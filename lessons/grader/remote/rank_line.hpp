@@ -35,7 +35,7 @@ class RankLine final : public TensorNames {
 
     TensorOnWire named(const Tensor& tensor) override;
     Tensor found(const TensorOnWire& tensor) override;
-    /// Tells the grader that a tensor of this line was freed.
+    /// Tells the grader that this process has freed a storage.
     void forget(const Storage& storage) noexcept;
 
   private:
@@ -46,8 +46,8 @@ class RankLine final : public TensorNames {
     std::map<std::int64_t, Storage*> storages_;  ///< by handle
 };
 
-/// Returns a storage's handle. It replaces the data's address, because the host cannot
-/// read the device's data.
+/// Returns a storage's handle. This process has no data, so it stores the handle as the
+/// data's address.
 std::int64_t handle_of(const Storage& storage);
 
 }  // namespace lockstep::lessons

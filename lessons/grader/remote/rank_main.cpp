@@ -29,7 +29,7 @@ TaskOutputs run(RemoteDevice& device, const TaskStart& start) {
     return out;
 }
 
-/// Call it in a handler.
+/// Call this in a catch block.
 void tell_exception(RankLine& line) {
     const auto tell = [&line](ThrownKind kind, const std::string& text) {
         line.tell(RankRequest::threw, kind, text);
@@ -54,7 +54,8 @@ void tell_exception(RankLine& line) {
 void serve() {
     RankLine line(kLineDescriptor);
     const std::string first = line.receive();
-    // The message begins with the device's number; reading its tensors needs the device.
+    // The message begins with the device's number: its tensors can be read only after
+    // the device is made.
     WireReader head(line, first);
     RemoteDevice device(head.get<int>(), line);
     TaskStart start = head.get<TaskStart>();

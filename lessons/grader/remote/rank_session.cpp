@@ -91,7 +91,7 @@ bool RankSession::serve(WireReader& in) {
 void RankSession::require_room() const {
     if (tensors_.size() > kMostHeld || works_.size() > kMostHeld ||
         communicators_.size() > kMostHeld)
-        throw WireError("more is held than a program holds");
+        throw WireError("too many tensors, works or communicators exist");
 }
 
 bool RankSession::serve_told(RankRequest request, WireReader& in) {
@@ -107,7 +107,7 @@ bool RankSession::serve_told(RankRequest request, WireReader& in) {
         }
         case RankRequest::phase_began: {
             if (open_phases_ >= kMostOpenPhases)
-                throw WireError("phases begin and do not end");
+                throw WireError("too many phases are open");
             const auto phase = in.get<Phase>();
             const int micro_batch = in.get<int>();
             const auto at = in.get<SourceLine>();
@@ -160,7 +160,7 @@ void RankSession::serve_asked(RankRequest request, WireReader& in, WireWriter& o
         case RankRequest::wait: {
             const auto work = works_.find(in.get<std::int64_t>());
             if (work == works_.end())
-                throw WireError("a wait for work that is not there");
+                throw WireError("a wait for work that does not exist");
             const auto at = in.get<SourceLine>();
             in.end();
             return work->second.wait(at);
@@ -181,7 +181,7 @@ void RankSession::serve_asked(RankRequest request, WireReader& in, WireWriter& o
     }
 }
 
-/// The finished work is used up, but stays here until the process releases it.
+/// The work that has finished stays in works_ until the process releases it.
 void RankSession::wait_any(WireReader& in, WireWriter& out) {
     const auto numbers = in.get<std::vector<std::int64_t>>();
     const auto at = in.get<SourceLine>();
@@ -189,7 +189,7 @@ void RankSession::wait_any(WireReader& in, WireWriter& out) {
     std::vector<Work> works;
     for (const std::int64_t number : numbers) {
         const auto work = works_.find(number);
-        if (work == works_.end()) throw WireError("a wait for work that is not there");
+        if (work == works_.end()) throw WireError("a wait for work that does not exist");
         works.push_back(work->second);
     }
     const std::size_t place = lockstep::wait_any(works, at);
@@ -265,7 +265,7 @@ Communicator& RankSession::communicator(WireReader& in) {
     if (number == kWorldNumber) return rank_.world();
     const auto found = communicators_.find(number);
     if (found == communicators_.end())
-        throw WireError("a communicator that is not there");
+        throw WireError("a communicator that does not exist");
     return *found->second;
 }
 
@@ -284,7 +284,7 @@ void RankSession::launch(WireReader& in, WireWriter& out) {
     const auto at = in.get<SourceLine>();
     in.end();
     if (operations.size() > kMostInGroup)
-        throw WireError("a group has more operations than a program's has");
+        throw WireError("a group has too many operations");
     if (!operations.empty())
         requests_ += static_cast<std::int64_t>(operations.size()) - 1;
     if (operations.size() == 1) return keep(group.start(operations.front()), out);
@@ -360,7 +360,7 @@ void RankSession::finish(WireReader& in) {
         bytes += tensor.bytes();
     if (tensors.size() + result_.values.size() + result_.texts.size() > kMostLeft ||
         bytes > kMostBytesLeft)
-        throw WireError("more is left than a task leaves");
+        throw WireError("the task's results are too many or too large");
     result_.tensors = read_left(rank_.device(), tensors);
     works_.clear();
     communicators_.clear();
@@ -402,7 +402,7 @@ TensorOnWire RankSession::named(const Tensor& tensor) {
 Tensor RankSession::found(const TensorOnWire& tensor) {
     if (tensor.handle == 0) return {};
     const auto known = tensors_.find(tensor.handle);
-    if (known == tensors_.end()) throw WireError("a tensor that is not there");
+    if (known == tensors_.end()) throw WireError("a tensor that does not exist");
     const Tensor& whole = known->second;
     const auto width = static_cast<std::uint64_t>(bytes_of(whole.dtype()));
     const std::int64_t elements = tensor.shape.elements();

@@ -19,7 +19,7 @@ class RankProcess {
   public:
     virtual ~RankProcess() = default;
     virtual Frames& frames() = 0;
-    /// How the process ended. ending() ends it if it still runs.
+    /// How the process ended. If it still runs, ending() ends it first.
     struct End {
         std::string sentence;
         bool out_of_time = false;
@@ -29,9 +29,9 @@ class RankProcess {
 
 /// The grader's end of the line. It carries out the requests of the rank's process on the
 /// rank's device and communicators; each call has its usual checks and costs. So
-/// everything is measured here, and the process can only ask. The checks of arguments,
-/// here and in devices and communicators, are a trust boundary: they work for any
-/// integers, without overflow.
+/// everything is measured here, and the process can only send requests. The checks of
+/// arguments, here and in devices and communicators, are a trust boundary: they work for
+/// any integers, without overflow.
 class RankSession final : public TensorNames {
   public:
     RankSession(Rank& rank, RankProcess& process, Frames::Clock::time_point deadline);
@@ -46,8 +46,8 @@ class RankSession final : public TensorNames {
     SourceLine source_line(const std::string& file, int line) override;
 
   private:
-    // Limits for one run. The reference solutions stay far below them: they make at most
-    // 998 of the 200,000 requests.
+    // Limits for one run. The reference solutions stay far below these limits: they make
+    // at most 998 of the 200,000 requests.
     static constexpr std::int64_t kMostRequests = 200'000;
     static constexpr int kMostOpenPhases = 64;
     static constexpr std::size_t kMostLeft = 256;
@@ -56,16 +56,17 @@ class RankSession final : public TensorNames {
     static constexpr std::size_t kMostInGroup = 4096;
     static constexpr std::size_t kLongestName = 1000;
     static constexpr std::size_t kMostAxes = 16;
-    /// Queries times keys, over all heads, times the width and a constant for other work.
+    /// The limit of the cost of one attention: queries times keys, over all batches and
+    /// heads, times (the width plus a constant for other work).
     static constexpr double kMostAttention = 1 << 30;
-    /// The limit of the same product if only shapes are computed. Below it, the flops can
-    /// still be counted.
+    /// The limit of the same cost if only shapes are computed: up to here, the number of
+    /// flops does not overflow.
     static constexpr double kMostAttentionOfShapes = 0x1p54;
 
     void start(const RankTask& task);
     std::string receive();
     void answer(WireWriter& out);
-    /// Returns false for the last request.
+    /// Carries out one request. Returns false if the task has returned.
     bool serve(WireReader& in);
     bool serve_told(RankRequest request, WireReader& in);
     void serve_asked(RankRequest request, WireReader& in, WireWriter& out);
@@ -93,7 +94,7 @@ class RankSession final : public TensorNames {
     RankProcess& process_;
     Frames::Clock::time_point deadline_;
     bool may_download_ = false;
-    std::int64_t requests_ = 0;               ///< each operation of a group is one
+    std::int64_t requests_ = 0;               ///< each operation of a group counts as one
     std::map<std::int64_t, Tensor> tensors_;  ///< by handle, whole
     std::map<const Storage*, std::int64_t> handles_;
     std::int64_t last_handle_ = 0;

@@ -5,8 +5,8 @@
 
 namespace lockstep::lessons {
 
-/// Tells the grader of phases. The grader's own device tells its own monitor everything
-/// else.
+/// Tells the grader when phases begin and end. It sends nothing else, because the
+/// grader's device has a monitor of its own.
 class RemoteMonitor final : public DeviceMonitor {
   public:
     explicit RemoteMonitor(RankLine& line) : line_(line) {}

@@ -8,8 +8,8 @@
 
 namespace lockstep::lessons {
 
-/// The kinds of requests of a rank's process to the grader. A request that is "told"
-/// gets no answer.
+/// The kinds of requests of a rank's process to the grader. A comment lists the contents
+/// of the request and, after ";", of the answer. A request that is "told" gets no answer.
 enum class RankRequest : std::uint8_t {
     empty,              ///< category, shape, dtype, line; a tensor
     upload_into,        ///< tensor, values, line; no result
@@ -22,7 +22,7 @@ enum class RankRequest : std::uint8_t {
     launch,             ///< communicator, operations, line; number of the work
     all_to_all_v,       ///< communicator, arguments; number of the work
     wait,               ///< work, line; no result
-    wait_any,           ///< works, line; the index of one of them
+    wait_any,           ///< works, line; the index of one that has finished
     work_released,      ///< told: work
     split,              ///< communicator, request, line; number, rank and size
     communicator_gone,  ///< told: communicator

@@ -45,8 +45,7 @@ struct LessonStep {
     std::optional<int> step;
 };
 
-/// Reads "gradient-accumulation, step 6". If the end is missing, the text is a lesson's
-/// name.
+/// Reads "gradient-accumulation, step 6". A text without ", step N" is a lesson's name.
 LessonStep read_lesson_step(const std::string& text) {
     const std::string before = ", step ";
     const std::size_t at = text.rfind(before);
@@ -64,8 +63,8 @@ std::string name_text(const CriterionReport& criterion) {
     return criterion.id + ": " + criterion.title;
 }
 
-/// Returns "ring.cpp:12: expected ';' before '}' token", with the known part of the
-/// place.
+/// Returns "ring.cpp:12: expected ';' before '}' token", without the line, or without
+/// file and line, if they are unknown.
 std::string build_error_text(const BuildFailure& failure) {
     if (failure.file.empty()) return failure.message;
     if (failure.line <= 0) return failure.file + ": " + failure.message;
@@ -128,7 +127,7 @@ constexpr int kNarrowest = 20;
 constexpr int kWidestText = 100;  // longer lines are hard to read
 constexpr int kMarkColumns = 11;  // "not written"
 constexpr int kIndent = 4;
-constexpr std::size_t kLongSaid = 200;  // a longer text is shown once
+constexpr std::size_t kLongSaid = 200;  // repeats of a longer text are not shown
 
 enum class Look : std::uint8_t { plain, strong, faint, good, bad };
 
@@ -281,7 +280,7 @@ class GradePage {
             verbatim(criterion.said, kIndent);
     }
 
-    /// Returns the first criterion with the same mark and the same texts.
+    /// Returns the id of the first criterion with the same mark and the same texts.
     std::string first_like(const CriterionReport& criterion) const {
         const auto known = [](const CriterionReport& each) {
             return std::tie(each.mark, each.asked, each.measured, each.said);
@@ -578,7 +577,7 @@ class JUnitSuite {
                               points_text(criterion.earned(), criterion.points));
     }
 
-    /// Returns one line, which readers show at once.
+    /// Returns one line, which readers of JUnit XML show without a click.
     static std::string reason(const CriterionReport& criterion) {
         if (criterion.measured.empty())
             return criterion.said.empty()

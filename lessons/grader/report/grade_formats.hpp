@@ -37,7 +37,7 @@ std::string grade_text_of(const GradeReport& report, GradeFormat format, int wid
 void write_grade(const GradeReport& report, GradeFormat format,
                  const std::filesystem::path& path);
 
-// One function per format, with its content. All of them take a report from
+// One function per format; its comment describes the content. The report must come from
 // shown_report().
 
 /// For people: no line is longer than `width` columns (at least 20).

@@ -26,7 +26,7 @@ bool is_unwelcome(char32_t value) {
     return turns_around || breaks_lines || never_in_xml;
 }
 
-/// Returns how a character is shown; not for line breaks and tabs.
+/// Returns a character as reports show it; not for line breaks and tabs.
 std::string shown(std::string_view text, std::size_t at, const CodePoint& point) {
     if (!point.valid)
         return fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at]));

@@ -24,7 +24,7 @@ struct TextLimit {
 /// space at the end is removed.
 ///
 /// A text beyond the limit is cut, and a last line says so. The result is at most about
-/// 80 bytes longer than the limit. The cost depends on the limit, not on the text.
+/// 80 bytes longer than the limit. The time depends on the limit, not on the text.
 std::string clean_lines(std::string_view text, TextLimit limit);
 
 /// Cleans a text and puts it on one line: line breaks become spaces, and "…" replaces
@@ -79,7 +79,7 @@ struct GradeReport {
     std::int64_t drawn = 0;  ///< the seed for sizes and values
     bool finished = false;
     /// If the grading stopped because the machine or the grader lacked something, a
-    /// sentence that names it. Then the points so far are no grade.
+    /// sentence that names what was lacking. The points so far are then no grade.
     std::string stopped{};
 
     int points() const;

@@ -44,7 +44,7 @@ std::string text_of(const Json& report, const char* member) {
     return value.is_null() ? "" : value.get<std::string>();
 }
 
-/// Returns how many criteria were not judged for lack of time; 0 without a build.
+/// Returns how many criteria were not judged for lack of time; 0 if the build failed.
 std::size_t not_judged(const Json& report) {
     std::size_t late = 0;
     for (const Json& criterion : report.at("criteria").elements())
@@ -118,7 +118,7 @@ std::string GradeTable::header() const {
 }
 
 /// Points, seconds and the fingerprint are empty if a submission was not graded. The
-/// fingerprint is also empty if time ran out, so that it is graded again.
+/// fingerprint is also empty if time ran out, so that the submission is graded again.
 std::string GradeTable::row(const std::string& name, const Json& report,
                             const std::string& fingerprint) const {
     const bool graded = !report.is_null() && report.at("stopped").is_null();

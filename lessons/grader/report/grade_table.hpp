@@ -13,7 +13,7 @@ namespace lockstep::lessons {
 /// The table of a course's submissions as a .csv file, with the points by criterion: a
 /// line for each finished submission, in the order of the submissions. The last column is
 /// the submission's fingerprint, so that an interrupted grading can continue. If the file
-/// exists, the table keeps the file's lines about other submissions at the end.
+/// exists, its lines about other submissions are kept, after the new lines.
 class GradeTable {
   public:
     /// Reads the file if it exists. Throws UsageError if it has other columns.
@@ -38,7 +38,7 @@ class GradeTable {
     const Assignment& assignment_;
     std::filesystem::path file_;
     std::map<std::size_t, std::string> rows_;     ///< by place
-    std::map<std::string, std::string> earlier_;  ///< by the first field, unchanged
+    std::map<std::string, std::string> earlier_;  ///< old lines, by their first field
 };
 
 }  // namespace lockstep::lessons

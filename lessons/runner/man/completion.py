@@ -57,13 +57,13 @@ _lockstep() {
     [[ ${COMPREPLY-} != *= ]] || compopt -o nospace 2>/dev/null
 }
 
-# What has no words of its own is completed with files.
+# If there are no words for an argument, file names complete it.
 complete -o default -F _lockstep lockstep
 """
 
 
 def suggested(taken):
-    """Returns the words for an option or a positional; f32|f64 are words, NAME|FILE are not."""
+    """Returns the words for an option or a positional. f32|f64 lists words; NAME|FILE does not."""
     listed = taken["suggested"]
     if not listed and re.fullmatch(r"[a-z0-9]+(\|[a-z0-9]+)+", taken["value"]):
         listed = taken["value"].split("|")
@@ -71,7 +71,7 @@ def suggested(taken):
 
 
 def words_by_place(description):
-    """Returns what may follow, by command and place."""
+    """Returns the words that may follow, by command and place."""
     words = {("", "1"): [], ("", "options"): ["--help", "--version"]}
 
     def add(command, place, more):

@@ -37,7 +37,7 @@ def code(lines):
 
 
 def table(rows):
-    """Returns the rows of a table of two columns, below its head, as a list of entries."""
+    """Returns the lines of a table of two columns: its rows, without its head, as entries."""
     lines = []
     for row in rows[2:]:
         name, meaning = row.strip("| ").split(" | ", 1)
@@ -67,7 +67,7 @@ def section(page):
 
 
 def command_lines(command):
-    """Returns the lines of a command: how it is called, what it does, what it takes."""
+    """Returns the lines of a command: how it is called, what it does, and its arguments."""
     called = f"\\fBlockstep {roff(command['name'])}\\fR"
     for positional in command["positionals"]:
         called += f" \\fI{roff(positional['name'])}\\fR"

@@ -77,7 +77,7 @@ struct Gelu {
     void check(const OperandCheck& check) const { check.real("x", x); }
     void make(const auto& make) { make(y, x.shape(), x.dtype()); }
     OperandList operands() const { return {reads("x", x), makes("y", y)}; }
-    /// The argument of tanh takes 5 operations.
+    /// The argument of tanh needs 5 operations.
     std::int64_t flops() const {
         return (kTranscendental + (form == GeluForm::tanh ? 8 : 4)) * x.elements();
     }
@@ -99,7 +99,7 @@ struct GeluBackward {
     OperandList operands() const {
         return {reads("x", x), reads("dy", dy), makes("dx", dx)};
     }
-    /// The exact form has erf and exp. The argument of tanh takes 5, its slope takes 4.
+    /// Exact: erf and exp. With tanh: its argument needs 5 operations, its slope 4.
     std::int64_t flops() const {
         const std::int64_t each =
             form == GeluForm::tanh ? kTranscendental + 18 : 2 * kTranscendental + 8;

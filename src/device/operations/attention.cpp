@@ -17,7 +17,7 @@ void check_paged(const OperandCheck& check, const PagedTokensRef& tokens,
     for (const PagedSequence& sequence : tokens->sequences) {
         const auto& [first, count, own] = sequence;
         check.that(count >= 0 && count <= left,
-                   "a sequence of {} rows; earlier sequences have left {} of {} rows",
+                   "a sequence of {} rows; after the earlier ones, {} of {} rows remain",
                    count, left, rows);
         left -= count;
         check.that(first >= 0 && first <= most - count,

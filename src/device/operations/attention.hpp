@@ -152,7 +152,7 @@ inline void check_attention(const OperandCheck& check, const AttentionHeads& hea
 /// Returns the number of pairs of a query and a key that the query sees, over all heads.
 inline std::int64_t pairs_of(const AttentionHeads& heads,
                              const AttentionOptions& options) {
-    // If there are no elements, the extents may be huge.
+    // The extents of a tensor without elements may be huge.
     if (heads.queries.tensor.elements() == 0 || heads.keys.tensor.elements() == 0)
         return 0;
     const std::int64_t m = heads.queries.rows(), n = heads.keys.rows();
@@ -261,7 +261,7 @@ struct AttendBackward {
     /// Scale, subtract, exp; subtract, multiply, scale.
     static constexpr std::int64_t kFlopsOfPair = kTranscendental + 5;
     static constexpr bool kIdleWithoutFlops = true;
-    /// The three gradients may be columns of one tensor, since each is added to.
+    /// The gradients may be columns of one tensor, since the operation adds to each.
     static constexpr bool kSumsMayOverlap = true;
     AttentionHeads gradients;
     AttentionHeads heads;
@@ -367,8 +367,8 @@ struct StorePages {
         check.dtype("pages", pages, source.dtype());
         check_page_shape(check, pages);
         check.that(from >= 0 && columns() <= source.shape().columns() - from,
-                   "{} columns from {} on of source, which has {}", columns(), from,
-                   source.shape().columns());
+                   "source has {} columns, but {} from column {} on are needed",
+                   source.shape().columns(), columns(), from);
         check_paged(check, tokens, source.shape().matrix_rows(), pages.shape());
         check_apart(check);
     }

@@ -44,7 +44,7 @@ struct Embedding {
         extents[dimensions] = table.shape()[1];
         make(rows, Shape(extents, dimensions + 1), table.dtype());
     }
-    /// Charged as if all rows were here.
+    /// Rows that another shard has are charged, too.
     OperandList operands() const {
         return {sized(rows.bytes(), reads("table", table)), reads("ids", ids),
                 makes("rows", rows)};
@@ -109,7 +109,7 @@ struct TakeRows {
     Derivation derivation() const { return Derivation::linear_in(0); }
     const Tensor& indices() const { return index; }
     std::int64_t bound() const { return source.shape().matrix_rows(); }
-    /// Returns the same operation as a lookup.
+    /// Returns the same operation as an Embedding.
     Embedding lookup() const { return {destination, source, index, {0, bound()}}; }
 };
 
@@ -132,7 +132,7 @@ struct AddRows {
     Derivation derivation() const { return Derivation::linear_in(2); }
     const Tensor& indices() const { return index; }
     std::int64_t bound() const { return destination.shape().matrix_rows(); }
-    /// Returns the same operation as the backward of a lookup.
+    /// Returns the same operation as an EmbeddingBackward.
     EmbeddingBackward lookup_backward() const {
         return {destination, index, source, {0, bound()}};
     }
@@ -283,8 +283,8 @@ struct SortIds {
     void when_empty(const auto& fill) const { fill(counts, 0); }
 };
 
-/// Checks numbers that are drawn: element (i, j) is number part.offset + i * part.pitch +
-/// j of the stream.
+/// Checks which numbers are drawn: element (i, j) is the stream's number at the index
+/// part.offset + i * part.pitch + j.
 inline void check_part(const OperandCheck& check, const RandomPart& part,
                        const Tensor& destination) {
     const std::int64_t rows =
@@ -371,7 +371,7 @@ struct Dropout {
     void make(const auto& make) { make(y, x.shape(), x.dtype()); }
     OperandList operands() const { return {reads("x", x), makes("y", y)}; }
     std::int64_t flops() const { return x.elements(); }
-    /// Also says which numbers of the stream were drawn.
+    /// The derivation also says which numbers of the stream were drawn.
     Derivation derivation() const {
         Derivation derivation = drawn(stream, part, x);
         derivation.kind = Derivation::Kind::function;

@@ -65,7 +65,7 @@ struct LogSumExp {
     /// Maximum, subtract, exp, sum.
     std::int64_t flops() const { return (kTranscendental + 3) * x.elements(); }
     Derivation derivation() const { return {}; }
-    /// The sum of no exponentials is 0.
+    /// The sum of no exponentials is 0, and its logarithm is -infinity.
     void when_empty(const auto& fill) const {
         fill(y, -std::numeric_limits<double>::infinity());
     }
@@ -155,7 +155,7 @@ struct CrossEntropyBackward {
 
 // Cross entropy of logits that are a shard of all classes.
 
-/// maximum (rows) of the shard's entries; -infinity if it has none.
+/// maximum (rows) of the shard's entries; -infinity if the shard has none.
 struct RowMaximum {
     static constexpr const char* kName = "row_maximum";
     Tensor maximum;

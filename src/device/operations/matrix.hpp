@@ -110,8 +110,8 @@ struct GroupedMatmul {
         std::int64_t left = all;
         for (const std::int64_t count : rows) {
             check.that(count >= 0 && count <= left,
-                       "a group of {} rows; a has shape {}, that is {} rows, and earlier "
-                       "groups have left {}",
+                       "a group of {} rows; a has shape {}, that is {} rows; {} remain "
+                       "after the earlier groups",
                        count, a.shape(), all, left);
             left -= count;
         }
@@ -175,8 +175,8 @@ struct GroupedMatmul {
             from += count;
         }
     }
-    /// Computes group by group: calls multiply(product) if there is something to add up.
-    /// If not, calls clear(matrix), unless the product is added to the matrix.
+    /// Computes group by group: calls multiply(product) if the product has terms. If not,
+    /// calls clear(matrix), unless the product is added to the matrix.
     void compute(const auto& multiply, const auto& clear) const {
         each_group([&](const Matmul& product) {
             if (product.a.elements() > 0)

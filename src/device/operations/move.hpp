@@ -72,11 +72,11 @@ struct CopyColumns {
                    "source has {} rows, but destination has {}", origin.matrix_rows(),
                    target.matrix_rows());
         check.that(count >= 0 && from >= 0 && count <= origin.columns() - from,
-                   "{} columns from {} on of source, which has {}", count, from,
-                   origin.columns());
+                   "source has {} columns, but {} from column {} on are needed",
+                   origin.columns(), count, from);
         check.that(to >= 0 && count <= target.columns() - to,
-                   "{} columns from {} on of destination, which has {}", count, to,
-                   target.columns());
+                   "destination has {} columns, but {} from column {} on are needed",
+                   target.columns(), count, to);
     }
     OperandList operands() const {
         const std::int64_t bytes =

@@ -193,7 +193,7 @@ struct BatchSums {
     OperandList operands() const { return {reads("x", x), makes("sums", sums)}; }
     std::int64_t flops() const { return x.elements(); }
     Derivation derivation() const { return {}; }
-    /// Without columns, only the number of rows is left.
+    /// Without columns, the number of rows is the only element.
     void when_empty(const auto& fill) const {
         fill(sums,
              x.shape().columns() == 0 ? static_cast<double>(x.shape().matrix_rows()) : 0);
@@ -223,8 +223,8 @@ struct BatchSquares {
     void when_empty(const auto& fill) const { fill(squares, 0); }
 };
 
-/// The batch's mean and rstd of each column, from the batch's sums. The running
-/// statistics move by the fraction `momentum` towards the batch's statistics.
+/// The batch's mean and rstd of each column, from the batch's sums and squares. The
+/// running statistics move by the fraction `momentum` towards the batch's statistics.
 struct BatchMoments {
     static constexpr const char* kName = "batch_moments";
     Tensor mean;

@@ -22,7 +22,7 @@ namespace {
 
 using namespace lockstep;
 
-/// The arguments of the command line, in this order; gpt_step.py has the same.
+/// The arguments of the command line, in this order; gpt_step.py has the same arguments.
 struct Task {
     std::int64_t ranks, hidden, tokens, sequences, layers, heads, vocabulary;
     int untimed, steps;
@@ -41,7 +41,7 @@ Task read_task(char** word) {
     return task;
 }
 
-/// Returns token `position` of a sequence. Its target is the next token.
+/// Returns token `position` of a sequence; its target is the next token.
 std::int64_t token(const Task& task, std::int64_t sequence, std::int64_t position) {
     const std::int64_t number = sequence * (task.tokens + 1) + position;
     return number * number % 7919 % task.vocabulary;
@@ -93,7 +93,7 @@ struct Used {
 int main(int count, char** words) try {
     constexpr int kWords = 11;
     if (count != kWords) {
-        std::cerr << "peers.py says what to give\n";
+        std::cerr << "peers.py shows the expected arguments\n";
         return 2;
     }
     const Task task = read_task(words);

@@ -1,4 +1,4 @@
-"""Does in PyTorch what gpt_step.cpp does. There is one process per rank, with
+"""Trains in PyTorch as gpt_step.cpp does in Lockstep. There is one process per rank, with
 DistributedDataParallel over gloo."""
 
 import json

@@ -2,8 +2,8 @@
 """Runs the same training step in Lockstep and in PyTorch in turns. Prints the ratios of CPU time
 and of wall time (PyTorch's divided by Lockstep's), the range of the middle half of the rounds, and
 the page faults of both. A rank of PyTorch has one thread. Lockstep has one thread per rank, but not
-more threads than processors. With one rank, both have their default numbers of threads. These may
-spend CPU time on waiting, so compare wall times.
+more threads than processors. With one rank, both have their default numbers of threads. The
+threads may spend CPU time on waiting, so compare wall times.
 
 usage: peers.py GPT_STEP [--rounds N] [--python PYTHON]
 

@@ -186,7 +186,7 @@ void Batch::plan_gathering(const Call& call) {
     });
 }
 
-/// Each giving rank sends each rank a block; in a broadcast all blocks are the same.
+/// Each rank that gives data sends each rank a block; in a broadcast all are the same.
 void Batch::plan_dealing(const Call& call) {
     const std::size_t block = bytes(call);
     const auto gives = [&](int rank) {

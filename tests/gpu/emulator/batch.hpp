@@ -39,8 +39,8 @@ struct Call {
 /// that NCCL does not allow.
 void check_buffers(const Call& call, int rank, int size);
 
-/// The calls of one communicator that were made in one group. Collectives run first, in
-/// order. Messages run after them. So ranks may mix the two in different orders.
+/// The calls of one communicator in one group. Collectives run first, in order; messages
+/// run later. So ranks may call a collective and a message in different orders.
 class Batch {
   public:
     Batch(std::vector<Call> calls, int rank, int size);
@@ -48,7 +48,7 @@ class Batch {
     /// Runs on the stream's thread.
     Messages::End run(const std::vector<Descriptor>& sockets, const Stop& stop);
 
-    /// Returns whether each of the rank's messages to itself has both ends here.
+    /// Returns whether the rank's sends to itself match its receives from itself.
     bool self_messages_match() const;
 
   private:

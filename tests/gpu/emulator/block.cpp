@@ -13,7 +13,7 @@ namespace emulated {
 
 namespace {
 
-// A lane gets this from a lane that does not exist. It is NaN in f32 and f64.
+// A lane that reads from a missing lane gets this, which is NaN in f32 and f64.
 constexpr std::uint64_t kNothing = ~std::uint64_t{0};
 
 uint3 position(std::size_t number, dim3 size) {
@@ -93,7 +93,7 @@ void BlockRunner::run_unstarted() {
     }
 }
 
-/// Gathers the threads that can run. Those of the slow warp run only if no other can.
+/// Gathers the threads that can run. The slow warp's threads run only if no other can.
 bool BlockRunner::gather_ready() {
     if (next_ready_.empty() && held_.empty()) release_barrier();
     ready_.clear();

@@ -18,12 +18,12 @@ struct Launch {
     dim3 grid, block;
     std::function<void()> thread;
     const void* kernel = nullptr;
-    std::size_t memory_bytes = 0;  ///< shared by a block, without named memory
+    std::size_t memory_bytes = 0;  ///< of a block, without its __shared__ variables
 };
 
 /// Runs the blocks of kernels, one after another, on the OS thread that owns the runner.
-/// The threads of a block are fibers. One fiber runs thread after thread until one must
-/// wait, so a kernel without barriers needs one switch for each block.
+/// The threads of a block are fibers. One fiber runs thread after thread until a thread
+/// must wait, so a kernel without barriers needs one switch for each block.
 class BlockRunner {
   public:
     BlockRunner();
@@ -31,7 +31,7 @@ class BlockRunner {
     BlockRunner(const BlockRunner&) = delete;
     BlockRunner& operator=(const BlockRunner&) = delete;
 
-    /// Runs all blocks, in an order of its own.
+    /// Runs all blocks, in a shuffled order.
     void run(const Launch& launch);
 
     /// Called from a thread of a kernel.
@@ -73,7 +73,7 @@ class BlockRunner {
         WarpAction action = nullptr;
         void* operands = nullptr;  ///< of the action
         std::vector<LateCopy> copies;
-        std::size_t group_begins = 0;  ///< of the last ended group, in copies
+        std::size_t group_begins = 0;  ///< where the last ended group begins in `copies`
         std::size_t group_ends = 0;
     };
 

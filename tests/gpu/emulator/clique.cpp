@@ -106,8 +106,8 @@ void Clique::run(std::uint64_t ticket, Batch& batch) {
     if (aborted_) return;
     ++running_;
     lock.unlock();
-    // A device with a fault runs no kernels any more; other devices' kernels wait for
-    // them.
+    // A device with a fault runs no kernels any more; other devices' kernels wait for its
+    // kernels.
     const Stop gone = [this] { return aborted() || is_faulted(device_); };
     const Messages::End end = gone() ? Messages::End::stopped : batch.run(sockets_, gone);
     lock.lock();

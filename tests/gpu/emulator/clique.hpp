@@ -28,7 +28,7 @@ class Clique {
 
     /// Meets the other ranks; throws NcclTrouble.
     void connect();
-    /// Makes the connections that these calls are the first to use. Collectives connect
+    /// Makes the connections that these calls still need. Collectives connect
     /// all ranks, unless connect() did. Messages connect one direction between two ranks,
     /// and wait for the other rank. Throws NcclTrouble.
     void connect_for(const std::vector<Call>& calls);

@@ -10,8 +10,8 @@ using namespace emulated;
 
 namespace {
 
-/// These bits of a math mode choose the arithmetic of products. The other bits forbid
-/// something.
+/// These bits of a math mode choose the arithmetic of products. The other bits only
+/// forbid reductions in lower precision.
 constexpr int kMathKinds = 15;
 
 struct Blas {

@@ -20,8 +20,8 @@ cudaError_t fault_of(int device);
 /// Puts an operation into the stream. It runs only if the device has no fault.
 void put_work(const std::shared_ptr<Stream>& stream, std::function<void()> operation);
 
-/// Puts a kernel of a GPU into the stream. If EMULATED_FAULT_AT_LAUNCH names it, the
-/// device faults when the operation's turn comes.
+/// Puts a kernel of a GPU into the stream. If EMULATED_FAULT_AT_LAUNCH is the
+/// kernel's number, the device faults when the kernel's turn comes.
 void put_launch(const std::shared_ptr<Stream>& stream, std::function<void()> operation);
 
 }  // namespace emulated

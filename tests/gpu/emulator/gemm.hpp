@@ -53,8 +53,8 @@ struct Product {
                wide(ldc, m);
     }
 
-    /// Returns whether `count` results, `stride` apart, share no element. Then each
-    /// begins after the result before it, or all are side by side in the same columns.
+    /// Returns whether `count` results, `stride` apart, share no element: whether each
+    /// begins after the previous one's end, or all are side by side in the same columns.
     bool results_apart(std::int64_t stride, std::int64_t count) const {
         return stride >= (n - 1) * ldc + m ||
                (stride >= m && (count - 1) * stride + m <= ldc);

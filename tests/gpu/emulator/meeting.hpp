@@ -7,8 +7,8 @@
 
 namespace emulated {
 
-/// Returns the values of all ranks, in rank order. Rank 0 passes them on. All ranks must
-/// call this with one name, and nothing else may use the name.
+/// Returns the values of all ranks, in rank order. Rank 0 collects and distributes them.
+/// All ranks must call this with one name, and nothing else may use the name.
 template <typename T>
 std::vector<T> exchange(const std::string& name, int rank, int size, const T& mine,
                         const Stop& stop) {
@@ -41,8 +41,8 @@ struct Whereabouts {
     int device = 0;
 };
 
-/// Returns sockets to all other ranks, by rank, without one to itself. Refuses two ranks
-/// on one GPU.
+/// Returns an element for each rank: a socket to it, but an empty element for this rank
+/// itself. Refuses two ranks on one GPU.
 std::vector<Descriptor> meet(const std::string& name, int rank, int size, int device,
                              const Stop& stop);
 

@@ -160,8 +160,8 @@ class Memory {
     char* give_again(const Offer& offer) {
         const auto waiting = allocations_.find(address(offer.data));
         if (waiting != allocations_.end() && waiting->second.lifetime == offer.lifetime) {
-            // The free has not run yet. Operations that enter the stream now run after
-            // it.
+            // The free has not run yet. Operations that enter the stream from now on
+            // run after it.
             waiting->second.lifetime = ++lifetimes_;
             waiting->second.freed = false;
             --freeing_;

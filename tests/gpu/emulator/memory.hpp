@@ -18,7 +18,7 @@ struct Allocation {
     std::size_t bytes = 0;
     MemoryKind kind = MemoryKind::device;
     int device = 0;
-    std::uint64_t lifetime = 0;  ///< every allocation has another one
+    std::uint64_t lifetime = 0;  ///< different for every allocation
     bool freed = false;          ///< by the program, perhaps not yet by its stream
 };
 
@@ -32,12 +32,12 @@ void* allocate(MemoryKind kind, int device, std::size_t bytes);
 std::optional<Allocation> find_memory(const void* address);
 
 /// Returns freed memory of the same size on the stream's device, for the stream's next
-/// operations; or null. Chooses at random if CUDA might give such memory: its free must
-/// be at a point that is reached already, or that the stream waits for.
+/// operations; or null. CUDA might reuse such memory if the point of the free has been
+/// reached, or if the stream waits for that point. Then the choice is random.
 void* allocate_again(const Stream& stream, std::size_t bytes);
 
-/// Takes an allocation from the program, so that it is not found any more. Returns its
-/// lifetime, or 0 if no allocation begins at `pointer`.
+/// Begins to free an allocation: find_memory no longer finds it. Returns its lifetime, or
+/// 0 if no allocation begins at `pointer`.
 std::uint64_t begin_free(void* pointer, MemoryKind kind);
 /// Frees the memory at this point of a stream. From now on allocate_again may return it.
 void offer_again(void* pointer, std::uint64_t lifetime, std::shared_ptr<Point> point);

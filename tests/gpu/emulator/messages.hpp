@@ -9,8 +9,8 @@
 
 namespace emulated {
 
-/// Messages to and from other ranks. Those of one rank and direction progress in order,
-/// those of different ranks or directions at the same time.
+/// Messages to and from other ranks. Messages of one peer and direction progress in
+/// order; messages of different peers or directions progress at the same time.
 class Messages {
   public:
     explicit Messages(int size)

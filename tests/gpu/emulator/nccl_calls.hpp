@@ -63,8 +63,8 @@ ncclResult_t with_ready(ncclComm_t comm, const Use& use) {
 }
 
 /// Starts work of a call that takes time. The communicator is in progress until the work
-/// ends. A blocking communicator waits for the end of the work, in a group at the end of
-/// the group.
+/// ends. A blocking communicator waits for the end of the work; in a group it waits at
+/// the end of the group.
 ncclResult_t start_job(const std::shared_ptr<Clique>& clique,
                        std::function<ncclResult_t()> job);
 

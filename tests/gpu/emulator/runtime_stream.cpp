@@ -9,7 +9,7 @@ using namespace emulated;
 
 namespace {
 
-/// An event stands for the point of its latest record.
+/// An event marks the point at which it was last recorded.
 struct Event {
     bool timing = true;
     int device = 0;

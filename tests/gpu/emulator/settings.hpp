@@ -14,9 +14,9 @@ struct Settings {
     int driver_version = 13000;  ///< the CUDA version that the driver supports
     int nccl_version = 22809;
     int kernels_for = 80;  ///< the capability that kernels claim to be compiled for
-    int capability = 80;   ///< for computing: 80 means 8.0
+    int capability = 80;   ///< compute capability of the GPUs: 80 means 8.0
     bool memory_pools = true;
-    int memory_reuse = 50;         ///< percent of allocations with freed memory
+    int memory_reuse = 50;         ///< percent of allocations that get freed memory
     int connect_milliseconds = 0;  ///< the time in which NCCL makes a connection
     /// The number, from 1, of the kernel that touches memory other than its own; 0: none.
     std::int64_t fault_at_launch = 0;

@@ -14,14 +14,13 @@
 
 namespace emulated {
 
-/// For each stream's number, how many points of the stream come before something.
+/// By stream number: how many points of that stream come before a point or operation.
 using Points = std::map<std::uint64_t, std::uint64_t>;
 
 /// A point of a stream. It is reached when all operations put in before it have ended.
 class Point {
   public:
-    /// `before` has the points before this point, and this point as the last of its
-    /// stream.
+    /// `before` counts the points before this point, and this point itself.
     Point(std::uint64_t stream, Points before)
         : stream_(stream), before_(std::move(before)) {}
     std::uint64_t stream() const { return stream_; }
@@ -55,7 +54,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
     void put(std::function<void()> operation);
     /// Returns a point after all operations that were put in so far.
     std::shared_ptr<Point> mark();
-    /// Makes operations that are put in later begin only when the point is reached.
+    /// Makes operations that are put in later wait until the point is reached.
     void wait_for(const std::shared_ptr<Point>& point);
     /// Returns whether, by the order of streams and events, an operation that is put in
     /// now must begin after the point.
@@ -74,7 +73,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
     mutable std::mutex mutex_;
     mutable std::condition_variable changed_;
     std::deque<std::function<void()>> queue_;
-    Points before_;  ///< before the operation that is put in now
+    Points before_;  ///< points before the operation that is put in now
     bool started_ = false, busy_ = false, closed_ = false;
     Shaker shaker_;
 };

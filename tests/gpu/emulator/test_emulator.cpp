@@ -27,7 +27,7 @@ __global__ void set_one(float* x, int i, float value) {
     x[i] = value;
 }
 
-/// Requires that a process dies with the message `text`, or first with a sanitizer's.
+/// Requires that a process dies with the message `text`, unless a sanitizer ends it.
 void dies_with(const std::string& text, lockstep::FunctionRef<void(int)> body) {
     const std::vector<Ended> ended = in_processes(1, body);
     const std::string& errors = ended[0].errors;
@@ -176,7 +176,7 @@ TEST_CASE("events order operations while the host continues", "[emulator]") {
             }) == "");
 }
 
-TEST_CASE("operations without an order by events race", "[emulator]") {
+TEST_CASE("operations race unless events put them in order", "[emulator]") {
     REQUIRE(alone([](int) {
                 cudaStream_t first = new_stream(), second = new_stream();
                 float* const x = on_device(std::vector<float>(1, 1));
@@ -190,7 +190,7 @@ TEST_CASE("operations without an order by events race", "[emulator]") {
             }) == "");
 }
 
-TEST_CASE("events measure time, and mean their latest record", "[emulator]") {
+TEST_CASE("events measure time, and stand for their latest record", "[emulator]") {
     REQUIRE(alone([](int) {
                 cudaStream_t stream = new_stream();
                 cudaEvent_t start = nullptr, end = nullptr;
@@ -483,7 +483,7 @@ TEST_CASE("products in TF32 round their operands to 10 bits, ties away from zero
             }) == "");
 }
 
-TEST_CASE("batches of products take steps from each to the next", "[emulator]") {
+TEST_CASE("matrices of a batch of products are one stride apart", "[emulator]") {
     REQUIRE(alone([](int) { check_batches<float>(); }) == "");
     REQUIRE(alone([](int) { check_batches<double>(); }) == "");
 }

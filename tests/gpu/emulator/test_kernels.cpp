@@ -81,8 +81,8 @@ __global__ void places(int* out) {
 
 using Bf16Matrix = std::uint16_t[16][16];
 
-/// c (16 x 8) = a (16 x 16) b (16 x 8) of bf16. In memory, rows are b's columns or, if
-/// transposed, b's rows. Each thread copies 32 bytes, so that a and b get into the
+/// c (16 x 8) = a (16 x 16) b (16 x 8) of bf16. In memory, b is stored by columns or, if
+/// `transposed`, by rows. Each thread copies 32 bytes, so that a and b get into the
 /// block's memory.
 __global__ void multiply_matrices(float* c, const Bf16Matrix* matrices, bool transposed,
                                   bool waits) {

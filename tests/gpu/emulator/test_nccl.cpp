@@ -223,7 +223,7 @@ TEST_CASE("until a call in progress ends, it has no effect and other calls are r
             }) == "");
 }
 
-TEST_CASE("a split orders by key, and leaves out ranks without a color",
+TEST_CASE("a split orders ranks by key, and leaves out ranks without a color",
           "[emulator][nccl]") {
     const ncclUniqueId id = new_id();
     REQUIRE(trouble(in_processes(4, [&](int rank) {
@@ -253,7 +253,7 @@ TEST_CASE("a split orders by key, and leaves out ranks without a color",
             })) == "");
 }
 
-TEST_CASE("an operation that hangs ends by an abort", "[emulator][nccl]") {
+TEST_CASE("an abort ends an operation that hangs", "[emulator][nccl]") {
     const ncclUniqueId id = new_id();
     REQUIRE(trouble(in_processes(3, [&](int rank) {
                 World world(id, rank, 3);
@@ -331,7 +331,7 @@ TEST_CASE("if a rank's GPU faults, the others wait until they abort",
     REQUIRE(problem == "");
 }
 
-TEST_CASE("a meeting without one rank ends by an abort", "[emulator][nccl]") {
+TEST_CASE("an abort ends a meeting in which a rank is missing", "[emulator][nccl]") {
     const ncclUniqueId id = new_id();
     REQUIRE(trouble(in_processes(2, [&](int rank) {
                 ncclConfig_t config = config_of(Mode::in_background);

@@ -35,7 +35,7 @@ int meet(const Placement& place) {
     return 0;
 }
 
-/// Prints its process number, so that a test can see that it has ended. Then misbehaves.
+/// Prints the process's number, so that a test can see when it ends. Then misbehaves.
 int misbehave(const std::string& mode, int rank) {
     fmt::print(stderr, "pid {} {}\n", rank, getpid());
     if (rank == 0) fmt::print("rank 0 prints\n");

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Processes meet under other programs' launchers. For srun and torchrun their variables are set
-here. mpirun itself is used; if it is not installed, exits with 77 (skipped).
+"""Processes meet under other programs' launchers. For srun and torchrun, the test only sets their
+variables. It runs the real mpirun; if mpirun is not installed, exits with 77 (skipped).
 
 usage: launchers_test.py PROGRAM simulated|mpirun
 """

@@ -13,14 +13,14 @@ import sys
 import time
 import unittest
 
-# Under nohup the suite's processes would ignore this signal.
+# Under nohup, the tested processes would ignore this signal.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 PROGRAM = sys.argv.pop(1)
 
 
 class Run:
-    """The program with some copies. Each copy first prints its process number."""
+    """The program, which starts copies of itself. Each copy first prints its process number."""
 
     def __init__(self, mode, ranks=3, grace=100, said=None, group=False, **options):
         self.process = subprocess.Popen(

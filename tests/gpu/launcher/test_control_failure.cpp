@@ -193,7 +193,7 @@ TEST_CASE(
 
 namespace {
 
-/// The loop of a control thread. At first it fails.
+/// A service whose first `failures` calls of serve() throw.
 class BrokenService final : public ControlService {
   public:
     BrokenService(ControlShared& shared, int failures)

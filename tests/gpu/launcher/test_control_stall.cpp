@@ -162,8 +162,8 @@ TEST_CASE("A process that stalls for ten times the timeout stops the others") {
 
 namespace {
 
-/// Checks that ranks 0 to 2, except the stopped one, say that it was lost, one of them on
-/// standard error.
+/// Checks that ranks 0 to 2, except `stopped`, report this rank as lost, and that one of
+/// them prints the report to standard error.
 void check_reported_as_lost(const std::vector<ProcessEnd>& ends, int stopped) {
     const std::string text = fmt::format(
         "lockstep: rank {} does not answer: its process is stopped or "

@@ -9,7 +9,7 @@ namespace {
 constexpr auto kTimeout = 4s;
 constexpr auto kPatience = 500ms;  // how often a watch with this timeout looks
 
-/// Returns the rank that stalls a run of three processes. The news is long ago.
+/// Returns which of three processes stalls the run one timeout after `news`.
 std::optional<int> standstill(const std::vector<std::pair<int, Pace>>& news) {
     const StallWatch watch(4);
     Paces paces(3, watch);
@@ -58,7 +58,7 @@ TEST_CASE("A late report of progress restarts the timeout") {
     CHECK(paces.standstill(now + 950ms) == 0);
 }
 
-TEST_CASE("A process that waited for one that has left gets the whole timeout") {
+TEST_CASE("A process that waited for a process that has left gets the whole timeout") {
     const StallWatch watch(4);
     Paces paces(2, watch);
     const auto now = Clock::now();

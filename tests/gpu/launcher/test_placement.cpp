@@ -99,7 +99,7 @@ TEST_CASE("Each launcher's variables are read") {
     CHECK(text(find(kSlurmOneNode)) == "srun 1/4 1/4");
 }
 
-TEST_CASE("An interactive shell of Slurm is no place") {
+TEST_CASE("In an interactive shell of Slurm a process has no place") {
     CHECK(text(find(kBatchShell)) == "none");
     for (const char* step : {"4294967291", "4294967290", "batch", ""})
         CHECK(text(find(added(kBatchShell, {{"SLURM_STEP_ID", step}}))) == "none");
@@ -149,7 +149,7 @@ TEST_CASE("Processes on several machines meet where rank 0 is") {
     CHECK(address(kSlurm) != address(added(kSlurm, {{"SLURM_JOB_ID", "4712"}})));
 }
 
-TEST_CASE("The user's address is taken under every launcher") {
+TEST_CASE("The user's address is used under every launcher") {
     const Variables ours = {{"LOCKSTEP_RENDEZVOUS", "[::1]:4000"}};
     const Variables nccl = {{"NCCL_COMM_ID", "10.0.0.1:4000"}};
     for (const Variables& variables : {kTorchrun, kOpenMpi, kHydra, kSlurm}) {

@@ -6,7 +6,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Looks every second for `seconds` seconds. Returns a letter for each pace found.
+/// Calls look() once a second, `seconds` times. Returns a letter for each pace.
 std::string paces(StallWatch& watch, Clock::time_point& now, int seconds) {
     std::string found;
     for (int second = 0; second < seconds; ++second)
@@ -17,7 +17,7 @@ std::string paces(StallWatch& watch, Clock::time_point& now, int seconds) {
 
 }  // namespace
 
-TEST_CASE("A stall is reported once, after its timeout, and so is its end") {
+TEST_CASE("A stall is reported once, after its timeout; its end is also reported once") {
     StallWatch watch(10);
     auto now = Clock::now();
     CHECK(paces(watch, now, 200) == "");

@@ -29,8 +29,8 @@ struct Sizes {
     }
 };
 
-/// Returns sizes that are drawn again for each grading: columns that ranks divide and do
-/// not divide, one rank, fewer columns than ranks, and more ranks.
+/// Returns sizes that are drawn again for each grading: the number of ranks divides the
+/// columns or not; one rank; fewer columns than ranks; and more ranks.
 std::vector<Sizes> layers(const Judge& judge) {
     const auto draw = [&](const char* name, std::int64_t low, std::int64_t high) {
         return judge.draw(name, low, high);
@@ -88,7 +88,7 @@ HostTensor columns(const HostTensor& a, const Chunk& own) {
 enum class Dx : std::uint8_t { wanted, unwanted };
 using Given = std::map<std::string, TaskTensor>;
 
-/// Returns a run that gives each rank the result of `given` for its chunk of `count`.
+/// Returns a run in which each rank gets `given(its chunk of count)` as inputs.
 TaskRun run_of(const std::string& task, const Sizes& sizes, Dx dx, std::int64_t count,
                const std::function<Given(const Chunk&)>& given) {
     TaskRun run{fmt::format("{}, {}{}", task, sizes.name(),
@@ -171,7 +171,7 @@ void judge_values(Judge& judge, const TaskRun& run) {
 }
 
 /// Judges what each rank sends. Chunks differ by one element, and a ring may begin with
-/// any chunk. Fewer messages are allowed, because other all-reduces need fewer.
+/// any chunk. Fewer messages are allowed: an all-reduce that is no ring may need fewer.
 void judge_bytes(Judge& judge, const TaskRun& run) {
     judge.needs_values(run, judge_results);
     for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
@@ -195,7 +195,7 @@ void judge_column_time(Judge& judge) {
         judge_time(judge, column(judge, "column_backward", slow(judge), dx), 25);
 }
 
-/// With one more product, or if it waits for dx at once, a pass takes 13 % more time.
+/// A pass takes 13 % more time with one more product, or if it waits for dx too early.
 void judge_mlp_time(Judge& judge) {
     judge_time(judge, mlp(judge, "mlp_backward", slow(judge), Dx::wanted), 10);
 }

@@ -9,7 +9,7 @@
 // and some are empty if there are fewer columns than ranks. Below, out_r and in_r are
 // rank r's counts. No function changes its inputs.
 
-/// The tensors that backward gives a rank.
+/// The tensors that backward returns on a rank.
 struct Gradients {
     lockstep::Tensor dx;  ///< empty, lockstep::Tensor(), if not wanted
     lockstep::Tensor d_weight;

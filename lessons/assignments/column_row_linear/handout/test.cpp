@@ -47,7 +47,7 @@ HostTensor columns(const HostTensor& a, const Chunk& part) {
     return transposed(rows(transposed(a), part));
 }
 
-/// A whole layer, and what one device computes of it.
+/// A layer that is not sharded, and its results on one device.
 struct Layer {
     HostTensor x, weight, bias, dy;
 
@@ -80,7 +80,7 @@ void keep(Rank& rank, const adapters::Tensors& tensors) {
         if (tensor) rank.keep(name, tensor);
 }
 
-/// Expects that each rank kept the result of `expected` for its own chunk of `count`.
+/// Expects each rank to have kept, under this name, expected(the rank's chunk).
 void expect_kept(const RunReport& report, const std::string& name, std::int64_t count,
                  const std::function<HostTensor(const Chunk&)>& expected) {
     const int ranks = static_cast<int>(report.ranks.size());
@@ -133,7 +133,7 @@ RunReport row_backward(int ranks, const Layer& layer) {
     });
 }
 
-/// Runs forward and backward. Also keeps the rank's inputs as they are in the end.
+/// Runs forward and backward. Also keeps the rank's inputs as they are afterwards.
 RunReport mlp(int ranks, const Layer& first, const Layer& second, bool wants_dx) {
     return sim::make_cluster(ranks)->run([&](Rank& rank) {
         const Chunk own = chunk(first.out(), ranks, rank.index());

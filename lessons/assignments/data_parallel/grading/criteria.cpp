@@ -15,13 +15,13 @@ namespace {
 
 // The grader's cases, drawn again for each grading.
 
-/// A rank's rows: whole micro-batches, and a rest of fewer rows.
+/// A rank's rows: a number of full micro-batches, and the rows of a smaller last one.
 struct Share {
     std::int64_t whole = 0;
     std::int64_t rest = 0;
 };
 
-/// Returns a network (linear, tanh, linear), without rows for ranks.
+/// Returns a case with a network (linear, tanh, linear) and no rows yet.
 MicroBatchCase network(const Judge& judge, const std::string& label) {
     const auto draw = [&](const char* what, std::int64_t low, std::int64_t high) {
         return judge.draw(label + ", " + what, low, high);
@@ -57,9 +57,9 @@ TaskRun deal(const Judge& judge, const std::string& task, const std::string& lab
                 judge.draw(label + ", rows at once", 4, 5), shares);
 }
 
-/// Returns runs with shards of whole micro-batches, or of less than one. The shards
-/// differ, so a mean of means is wrong. The cases are one rank, ranks without rows, fewer
-/// rows than a micro-batch may have, and more ranks.
+/// Returns runs whose shards are full micro-batches, or one smaller micro-batch. Shards
+/// differ in size, so a mean of the shards' means is wrong. The cases are one rank, ranks
+/// without rows, fewer rows than a micro-batch may have, and more ranks.
 std::vector<TaskRun> whole_runs(const Judge& judge, const std::string& task) {
     std::vector<Share> idle{{1}, {2}, {3}};
     idle[static_cast<std::size_t>(judge.draw("idle rank", 0, 2))] = {};
@@ -97,7 +97,7 @@ std::vector<TaskRun> odd_runs(const Judge& judge, const std::string& task) {
                  odd("odd, more ranks", judge.draw("odd ranks", 5, 6)))};
 }
 
-/// Returns runs in which gradients have old values before, also in shards without rows.
+/// Returns runs in which gradients are not 0 before the call, also on ranks without rows.
 std::vector<TaskRun> runs_with_gradients(const Judge& judge, const std::string& task) {
     std::vector<TaskRun> runs = whole_runs(judge, task);
     for (TaskRun& run : runs) {
@@ -163,8 +163,8 @@ void judge_traffic(Judge& judge, const TaskRun& run) {
     judge.traffic_as_right(run, judge.exercise(), {3, 8});
 }
 
-/// Asks that values are right with equal shards, and that all other runs end. Other
-/// criteria say what is wrong with unequal shards.
+/// Returns a function that judges bytes. Values must be right only with equal shards:
+/// other criteria judge the values with unequal shards.
 std::function<void(Judge&)> bytes_of_runs(const char* task) {
     return [=](Judge& judge) {
         judge.needs_values(even_run(judge, task).front(), judge_parameters);
@@ -221,7 +221,7 @@ std::vector<Criterion> criteria() {
         {"a2.3-losses", "train gives the mean loss over all rows before each step", 5,
          "average", each_run({whole_runs, odd_runs}, "train", judge_loss),
          /*needs=*/{"a2.3-values"}, gradients},
-        {"a2.3-bytes", "train is one all-reduce a step, and nothing else", 3, "ring",
+        {"a2.3-bytes", "train sends one all-reduce per step, and nothing else", 3, "ring",
          bytes_of_runs("train")},
         {"a2.3-memory", "batch_gradient and train hold one micro-batch's activations", 3,
          "measure", judge_memory_of_training},

@@ -14,14 +14,14 @@ lockstep::Tensor shard_gradient(lockstep::Rank& rank, lockstep::Module& network,
                                 const Shard& shard, std::int64_t most_rows);
 
 /// a2.2. Returns the mean loss over the rows of all ranks' shards, (1), and sets the
-/// network's gradients to the gradient of that mean. Both are the same on every rank.
-/// Sends one all-reduce of one buffer.
+/// network's gradients to the gradient of that mean. Loss and gradients are the same on
+/// every rank. Sends one all-reduce of one buffer.
 lockstep::Tensor batch_gradient(lockstep::Rank& rank, lockstep::Module& network,
                                 const Shard& shard, std::int64_t most_rows);
 
 /// a2.3. Takes `steps` steps of SGD, without momentum, each with the gradient of the mean
-/// over all ranks' rows. Returns each step's mean loss, (steps), by the parameters before
-/// the step. Parameters are the same on every rank before and after.
+/// over all ranks' rows. Returns each step's mean loss, (steps), with the parameters from
+/// before the step. Parameters are the same on every rank before and after.
 lockstep::Tensor train(lockstep::Rank& rank, lockstep::Module& network,
                        const Shard& shard, std::int64_t most_rows, int steps,
                        double learning_rate);

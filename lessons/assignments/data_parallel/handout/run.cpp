@@ -1,4 +1,4 @@
-// Shows two steps of your train on four virtual devices with unequal shards: a timeline.
+// Shows a timeline of two steps of your train() on four devices with unequal shards.
 
 #include "adapters.hpp"
 #include "sim/cluster.hpp"

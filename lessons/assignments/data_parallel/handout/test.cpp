@@ -70,7 +70,7 @@ void keep_gradients(Rank& rank, Module& network) {
         rank.keep("gradient of " + parameter->name(), parameter->gradient);
 }
 
-/// Returns what each rank has after your function.
+/// Returns the loss and the gradients of each rank after your function.
 RunReport run(const Rows& rows, decltype(adapters::batch_gradient) function) {
     return sim::make_cluster(static_cast<int>(rows.size()))->run([&](Rank& rank) {
         const auto network = make_network(rank.device());

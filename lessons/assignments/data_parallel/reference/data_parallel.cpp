@@ -9,8 +9,8 @@ using namespace lockstep;
 
 namespace {
 
-/// Moves the network's gradients, and the loss behind them, into one buffer. From then on
-/// the gradients are views of the buffer.
+/// Copies the network's gradients, and then the loss, into one buffer. From then on the
+/// gradients are views of the buffer.
 Tensor in_one_buffer(Device& device, Module& network, const Tensor& loss) {
     std::int64_t elements = loss.elements();
     for (const Parameter* parameter : network.parameters())

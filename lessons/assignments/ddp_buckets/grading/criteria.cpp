@@ -72,7 +72,7 @@ std::vector<TaskRun> several_runs(const Judge& judge, const std::string& task) {
         small_buckets(judge, task, "an idle rank", {some("one"), 0, 1, some("another")})};
 }
 
-/// Returns a run of 4 ranks: one micro-batch of `rows` rows each, and a bucket a layer.
+/// Returns a run of 4 ranks. Each has a micro-batch of `rows` rows; a layer is a bucket.
 TaskRun large_layers(const Judge& judge, const std::string& task,
                      const std::string& label, std::int64_t rows, std::int64_t width) {
     const MicroBatchCase large{label, {4, {rows}}, 6, width, width, 4};
@@ -80,7 +80,7 @@ TaskRun large_layers(const Judge& judge, const std::string& task,
                  (width + 1) * width * bytes_of(DType::f64));
 }
 
-/// Returns a run with few rows: parameters and gradients are most of what is held.
+/// Returns a run with few rows, so that most of the memory is parameters and gradients.
 std::vector<TaskRun> heavy_run(const Judge& judge, const std::string& task) {
     return {large_layers(judge, task, "large layers", judge.draw("few rows", 2, 4),
                          judge.draw("large width", 112, 128))};
@@ -129,7 +129,7 @@ void judge_buckets(Judge& judge, const TaskRun& run) {
     judge.figures_as_right(run, "a7.1", {{kMessages}});
 }
 
-/// Judges the ranks' parts of a loss, or of several losses. Their sum is the mean.
+/// Judges the ranks' parts of each loss: the parts must add up to the mean loss.
 void judge_loss(Judge& judge, const TaskRun& run) {
     const char* name = run.ranks.front().task == "train" ? "losses" : "loss";
     OfRanks parts, right;
@@ -189,7 +189,7 @@ void judge_batch_bytes(Judge& judge) {
         judge.needs_values(run, judge_parameters);
         judge_traffic(judge, run, 1);
     }
-    // Another criterion says what is wrong with several micro-batches.
+    // Another criterion judges the values with several micro-batches.
     for (const TaskRun& run : several_runs(judge, task)) {
         judge.needs("a7.2-ranks", [&](Judge& asking) { asking.run(run); });
         judge_traffic(judge, run, 1);
@@ -234,7 +234,7 @@ std::vector<Criterion> criteria() {
             {"a7.2-loss", "the ranks' parts of the loss add up to its mean", 5, "buckets",
              each_run(busy, gradient, judge_loss),
              /*needs=*/{}, /*after=*/{"a7.2-accumulation", "a7.2-values"}},
-            {"a7.2-bytes", "batch_gradient is one all-reduce a bucket", 12, "buckets",
+            {"a7.2-bytes", "batch_gradient: one all-reduce per bucket", 12, "buckets",
              judge_batch_bytes},
             {"a7.2-memory", "batch_gradient holds the gradients once", 5, "buckets",
              each_run({heavy_run}, gradient, judge_memory)},
@@ -246,7 +246,7 @@ std::vector<Criterion> criteria() {
             {"a7.3-losses", "the ranks' parts of each step's loss add up to its mean", 3,
              "buckets", each_run(all, "train", judge_loss), /*needs=*/{"a7.3-values"},
              /*after=*/{"a7.2-loss"}},
-            {"a7.3-bytes", "train is one all-reduce a bucket and step", 2, "buckets",
+            {"a7.3-bytes", "train: one all-reduce per bucket and step", 2, "buckets",
              each_run({single_runs}, "train", judge_training_bytes)}};
 }
 

@@ -12,12 +12,12 @@ BucketLimits limits_of(const TaskInputs& in) {
     return {in.number("first bytes"), in.number("bytes")};
 }
 
-/// Adds each bucket to the outputs, and the gradients in all buckets, one after another.
+/// Outputs each bucket, and one tensor with the gradients of all buckets in order.
 void make_buckets(Rank& rank, const TaskInputs& in, TaskOutputs& out) {
     const auto network = given_network(rank.device(), in);
     const std::vector<Tensor> buckets =
         adapters::make_buckets(rank, *network, limits_of(in));
-    // If gradients are views of buckets, buckets show what is written to the gradients.
+    // If gradients are views of buckets, the numbers written here appear in the buckets.
     double number = 0;
     for (const Parameter* parameter : network->parameters())
         rank.device().fill(parameter->gradient, ++number);

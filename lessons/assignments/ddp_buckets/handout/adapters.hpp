@@ -13,17 +13,17 @@
 struct MicroBatch {
     lockstep::Tensor x;        ///< (rows, features), f64; at least one row
     lockstep::Tensor targets;  ///< (rows), i32: the class of each row
-    /// The rows, divided by the rows of all micro-batches of all ranks in the step. This
-    /// is the weight of the micro-batch's mean in the mean over all rows.
+    /// The number of rows, divided by the number of all ranks' rows in the step: the
+    /// weight of the micro-batch's mean in the mean over all rows.
     double weight;
 };
-/// A rank's micro-batches of a step. Ranks may have different numbers of them, or none.
+/// A rank's micro-batches in a step. Ranks may have different numbers of them, or none.
 using MicroBatches = std::vector<MicroBatch>;
 
-/// The maximum number of bytes of a bucket.
+/// The maximum number of bytes of a bucket. The first bucket has the last parameters.
 struct BucketLimits {
-    std::int64_t first_bytes;  ///< of the first bucket, which begins with the last layers
-    std::int64_t bytes;        ///< of every other bucket
+    std::int64_t first_bytes;  ///< maximum for the first bucket
+    std::int64_t bytes;        ///< maximum for every other bucket
 };
 
 namespace adapters {

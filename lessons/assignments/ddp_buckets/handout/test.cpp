@@ -156,13 +156,13 @@ void test_messages(const Rows& rows, const BucketLimits& limits, std::int64_t bu
     const auto ranks = static_cast<std::int64_t>(rows.size());
     for (const RankReport& rank : report.ranks)
         expect_equal(rank.messages_sent(), buckets * 2 * (ranks - 1),
-                     "messages of one all-reduce a bucket");
+                     "messages of one all-reduce per bucket");
 }
 
 int main() {
     constexpr std::int64_t kHuge = 1 << 30;
     PublicTest test;
-    test.check("a7.1 a bucket a parameter", [] {
+    test.check("a7.1 one bucket for each parameter", [] {
         test_buckets({0, 0}, {32, 160, 40, 120});
     });
     test.check("a7.1 a small first bucket", [] {
@@ -178,7 +178,7 @@ int main() {
     test.check("a7.2 batch_gradient, a rank without micro-batches", [] {
         test_results({{2, 4}, {}, {3}}, {kHuge, kHuge}, false);
     });
-    test.check("a7.2 batch_gradient is one all-reduce a bucket", [] {
+    test.check("a7.2 batch_gradient: one all-reduce per bucket", [] {
         test_messages({{2, 1}, {3, 2}, {1, 1}}, {32, 200}, 3);
     });
     test.check("a7.3 train, 3 ranks", [] {

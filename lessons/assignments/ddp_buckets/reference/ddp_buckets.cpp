@@ -92,7 +92,7 @@ Tensor batch_gradient(Rank& rank, Module& network, Buckets& buckets,
     for (const MicroBatch& micro_batch : micro_batches) {
         Saved saved;
         const Tensor logits = network.forward(micro_batch.x, saved);
-        // Only the weight divides, so weighted gradients add up to the mean's.
+        // The weight already divides by all rows, so the ranks' gradients are summed.
         const LossResult loss =
             cross_entropy_loss(device, logits, micro_batch.targets, micro_batch.weight);
         network.backward(loss.gradient, saved);

@@ -18,7 +18,7 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// A figure of a whole run, over all ranks.
+/// A measured value of a whole run, such as the bytes of all ranks together.
 struct RunFigure {
     const char* name;
     const char* unit;
@@ -28,8 +28,8 @@ constexpr RunFigure kAllBytes{"all ranks sent", "bytes", &RunReport::bytes_sent}
 constexpr RunFigure kAllMessages{"all ranks sent", "messages", &RunReport::messages_sent};
 constexpr RunFigure kTime{"time", kPicoseconds, &RunReport::makespan};
 
-/// Bounds of drawn numbers: the ranks of a run, and the number of its steps,
-/// micro-batches, layers, rows or per cent.
+/// Bounds of drawn numbers: the ranks of a run, and one more number, which counts steps,
+/// micro-batches, layers or rows, or is a percentage.
 struct Sizes {
     int least_ranks, most_ranks, least, most;
 };
@@ -53,9 +53,9 @@ struct Broken {
 /// Returns all six, in the order of the handout: a6.1 to a6.6.
 const std::vector<Broken>& all_broken() {
     static const std::vector<Broken> all{
-        // If ranks first agree whether any rank has a document, they send one more number
-        // in a step. They may leave out the last step, in which no rank has a document.
-        // The chunks of an all-reduce differ by one number.
+        // A student's ranks may first agree whether any rank has a document: that is one
+        // more number in each step. They may then leave out the last step, in which no
+        // rank has a document. The chunks of an all-reduce differ by one number.
         {"filter",
          lesson_step("gradient-accumulation", "distribute"),
          filter_run,
@@ -63,7 +63,7 @@ const std::vector<Broken>& all_broken() {
          2,
          {{kAllBytes, {21, 4}}},
          {{kSent, {100, 10}}, {kMessages, {100, 50}}}},
-        // More micro-batches than stages, and fewer, down to one.
+        // Runs with more micro-batches than stages, and runs with fewer, down to one.
         {"pipeline",
          lesson_step("pipeline-1f1b", "memory"),
          pipeline_run,
@@ -78,7 +78,7 @@ const std::vector<Broken>& all_broken() {
          2,
          {{kTime, {100, 5}}},
          {{kMessages}, {kSent}, {kPeak, {100, 5}}}},
-        // In these two programs ranks sum up one number, and may sum up a second number.
+        // In evaluate and clip, ranks all-reduce one number; a second one is allowed.
         {"evaluate",
          lesson_step("gradient-accumulation", "average"),
          evaluate_run,
@@ -93,7 +93,7 @@ const std::vector<Broken>& all_broken() {
          200,
          {{kAllBytes, {0, 100}}, {kAllMessages, {100, 100}}},
          {}},
-        // Gradients may go in one message or in two.
+        // The gradients of W1 and W2 may be all-reduced together or separately.
         {"accumulate",
          lesson_step("gradient-accumulation", "distribute"),
          accumulate_run,
@@ -167,8 +167,7 @@ constexpr const char* kAnswers = "answers.json";
 /// The number of ranks in run.cpp. Answers name ranks of such a run.
 constexpr int kRanks = 4;
 
-/// Returns the "ranks", the "line" or the "cause" of the student's answer, as text, or
-/// nothing if it is still open.
+/// Returns the "ranks", the "line" or the "cause" of the student's answer; empty if none.
 std::string answer_of(const Judge& judge, const std::string& program,
                       const std::string& part) {
     const FoundMistake found(judge.file(kAnswers), kAnswers, program);
@@ -178,8 +177,8 @@ std::string answer_of(const Judge& judge, const std::string& program,
     return ranks ? fmt::format("{}", fmt::join(*ranks, " ")) : "";
 }
 
-/// Judges a part of an answer. The right answers are not here: answers.json of the
-/// grading side, made by hash_answers.py, has their hashes.
+/// Judges a part of an answer. The grader has only the hashes of the right answers, in
+/// grading/answers.json, which hash_answers.py makes.
 void judge_found(Judge& judge, const std::string& program, const std::string& part) {
     const std::string answer = answer_of(judge, program, part);
     const std::string asked = fmt::format("the {} of {}.cpp's mistake", part, program);
@@ -192,7 +191,8 @@ void judge_found(Judge& judge, const std::string& program, const std::string& pa
               "it is another");
 }
 
-/// Few ranks are easily guessed, so another part of the answer must be right, too.
+/// Judges the ranks of an answer. Ranks are easy to guess, because there are only four,
+/// so the line or the cause must be right, too.
 void judge_ranks(Judge& judge, const std::string& program) {
     judge_found(judge, program, "ranks");
     const auto is_found = [&](const char* part) {

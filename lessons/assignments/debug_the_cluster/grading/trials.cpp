@@ -16,8 +16,8 @@ std::string counted(int count, const char* one, const char* many) {
     return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
-/// Fills in one run of a program, with drawn values. The names of a rank's inputs begin
-/// with the program's name.
+/// Builds a run of a program, with drawn values. The names of a rank's inputs begin with
+/// the program's name.
 class Draft {
   public:
     Draft(const Judge& judge, const std::string& program, int ranks,

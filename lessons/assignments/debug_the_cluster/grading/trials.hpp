@@ -4,13 +4,13 @@
 
 namespace lockstep::lessons {
 
-// A run of each of the six programs. Values are drawn again for each grading.
+// Each function returns a run of one program. Values are drawn again for each grading.
 
 TaskRun filter_run(const Judge& judge, int ranks, int steps);
 TaskRun pipeline_run(const Judge& judge, int ranks, int micro_batches);
 TaskRun prefetch_run(const Judge& judge, int ranks, int layers);
 TaskRun evaluate_run(const Judge& judge, int ranks, int rows);
-/// The norm is `percent` per cent of the bound.
+/// The gradient's norm is `percent` per cent of the largest norm that is allowed.
 TaskRun clip_run(const Judge& judge, int ranks, int percent);
 TaskRun accumulate_run(const Judge& judge, int ranks, int micro_batches);
 

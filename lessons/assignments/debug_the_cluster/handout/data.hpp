@@ -11,7 +11,7 @@
 constexpr int kRanks = 4;
 
 struct ProgramCase {
-    std::string name;  ///< of the program, as in answers.json
+    std::string name;  ///< the program's name, as in answers.json
     /// Calls the program, and keeps its results.
     lockstep::Program program;
     /// The tensors that each rank should have in the end, by name.
@@ -22,7 +22,7 @@ struct ProgramCase {
 struct ProgramData {
     std::string name;
     std::string counted;  ///< what `size` counts: "micro-batches"
-    int size;             ///< the size, unless another is given
+    int size;             ///< the size that run.cpp and test.cpp use by default
     ProgramCase (*made)(int ranks, int size);
 };
 

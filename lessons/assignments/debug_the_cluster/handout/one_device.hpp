@@ -28,7 +28,7 @@ HostTensor forward(const HostTensors& weights, HostTensor x);
 HostTensor evaluate(const HostTensor& weight, const HostTensor& x,
                     const HostTensor& labels);
 
-/// Returns the factor with which the norm of all gradients is at most `largest`.
+/// Returns the factor by which clipping to the norm `largest` scales the gradients.
 double clip_factor(const HostTensors& gradients, double largest);
 
 /// Returns gradients of W1 and W2, averaged over all micro-batches of all ranks.

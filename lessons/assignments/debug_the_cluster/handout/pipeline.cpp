@@ -17,7 +17,7 @@ void pipeline_gradients(Rank& rank, const Tensor& weight, const Tensor& gradient
     Stage layer(device, weight, gradient);
     auto input = inputs.begin(), target = targets.begin();
 
-    // Each returns a neighbour's tensor, or the stage's own. It can also send a tensor.
+    // These functions return the stage's own tensor or a received one, and may send one.
     const auto next_x = [&](const Tensor& dx = {}) {
         if (stage == 0) return *input++;
         const Tensor x = device.empty(shape, weight.dtype());
@@ -35,7 +35,7 @@ void pipeline_gradients(Rank& rank, const Tensor& weight, const Tensor& gradient
         return dy;
     };
 
-    // The number of forwards before the first backward, and of backwards at the end.
+    // This many forwards run first, with no backward; as many backwards run at the end.
     const int ahead = std::min(last, micro_batches) - stage;
     for (int i = 0; i < ahead; ++i)
         rank.world().send(layer.forward(next_x()), stage + 1).wait();

@@ -13,8 +13,8 @@
 /// of y = x W + b, summed (not averaged) over the documents that all ranks have in that
 /// step. Documents that were too long were taken out beforehand, so batches differ in
 /// size, and may have no document. weight (in, out) and bias (out) are the same on all
-/// ranks, before and after. inputs[step] (documents, in), targets[step] (documents, out);
-/// every rank has the same number of steps.
+/// ranks, before and after. Shapes: inputs[step] (documents, in), targets[step]
+/// (documents, out). Every rank has the same number of steps.
 void train_filtered(lockstep::Rank& rank, const lockstep::Tensor& weight,
                     const lockstep::Tensor& bias,
                     const std::vector<lockstep::Tensor>& inputs,
@@ -32,26 +32,26 @@ void pipeline_gradients(lockstep::Rank& rank, const lockstep::Tensor& weight,
                         const std::vector<lockstep::Tensor>& targets);
 
 /// a6.3, prefetch.cpp. Forward through layers y = tanh(x W) whose weights are sharded
-/// over all ranks (ZeRO, stage 3): shards[layer] (width / n, width) are the rows of that
-/// layer's W from row r width / n on. A layer is gathered while the previous one
-/// computes. At most two layers are whole at a time. x (rows, width) is each rank's own.
-/// So is y, which is returned.
+/// over all ranks (ZeRO, stage 3): shards[layer] (width / n, width) has rows of that
+/// layer's W; the first is row r width / n. A layer is gathered while the previous one
+/// computes. At most two layers are whole at a time. Each rank has its own x (rows,
+/// width), and returns y of its own x.
 lockstep::Tensor prefetching_forward(lockstep::Rank& rank,
                                      const std::vector<lockstep::Tensor>& shards,
                                      const lockstep::Tensor& x);
 
 /// a6.4, evaluate.cpp. Returns the loss on a validation set, (1), the same on every rank.
-/// It is the mean cross-entropy of x W over all rows of the set. weight (in, classes).
-/// The set has `rows` rows; this rank has chunk(rows, n, r) of them: x (count, in) and
-/// labels (count), i32.
+/// The loss is the mean cross-entropy of x W over all rows of the set; W is weight
+/// (in, classes). The set has `rows` rows; this rank has chunk(rows, n, r) of them:
+/// x (count, in) and labels (count), i32.
 lockstep::Tensor evaluate(lockstep::Rank& rank, const lockstep::Tensor& weight,
                           std::int64_t rows, const lockstep::Tensor& x,
                           const lockstep::Tensor& labels);
 
 /// a6.5, clip.cpp. Tensor parallelism, after backward. If the norm of the whole model's
-/// gradient is larger than `largest`, scales the gradient to that norm. Each rank has its
-/// own part of some parameters (`sharded`). Other parameters (such as layer norms') and
-/// their gradients are the same on all ranks (`replicated`). Any shapes.
+/// gradient is larger than `largest`, scales the gradient so that its norm is `largest`.
+/// `sharded`: gradients of this rank's part of some parameters. `replicated`: gradients
+/// that are the same on all ranks, such as those of layer norms. Any shapes.
 void clip_gradients(lockstep::Rank& rank, const std::vector<lockstep::Tensor>& sharded,
                     const std::vector<lockstep::Tensor>& replicated, double largest);
 

@@ -1,5 +1,5 @@
-// Shows one of the programs on four virtual devices: its timeline, or what the simulator
-// says of its mistake. Then compares its results with one device that has all data.
+// Runs one of the programs on four virtual devices, and shows its timeline or the
+// simulator's diagnosis. Then compares its results with those of one device.
 //
 //     ./build/run pipeline
 //     LOCKSTEP_CHECK=full ./build/run pipeline

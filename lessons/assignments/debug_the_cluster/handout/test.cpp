@@ -30,7 +30,7 @@ RunReport run(const ProgramCase& tested) {
     return sim::make_cluster(options)->run(tested.program);
 }
 
-/// Asks for the bytes that one all-reduce of the gradients sends.
+/// Expects that each rank sends the bytes of one all-reduce of the gradients.
 void test_sent(const RunReport& report, const ProgramCase& tested) {
     std::int64_t bytes = 0;
     for (const auto& [name, gradient] : tested.expected[0])

@@ -32,11 +32,11 @@ void give(Numbers& numbers, const std::vector<Asked>& prompts) {
 
 // a12.1 and a12.2: the tokens that follow prompts.
 
-/// A way to generate tokens.
+/// A way to generate tokens: on one device, or on several.
 struct Way {
     const char* exercise;
     const char* task;
-    int ranks;  ///< of the large case
+    int ranks;  ///< number of ranks in the large case
 };
 constexpr Way kAlone{"a12.1", "generate", 1};
 constexpr Way kShared{"a12.2", "generate shared", 4};
@@ -45,9 +45,9 @@ struct Case {
     std::string name;
     int ranks = 1;
     std::int64_t key_heads = 1;
-    std::int64_t of_each = 1;  ///< heads of queries that share a head of keys
+    std::int64_t of_each = 1;  ///< query heads for each key head
     std::vector<Asked> prompts{};
-    Numbers sizes{};  ///< sizes that are not drawn as in other cases
+    Numbers sizes{};  ///< these sizes replace the usual drawn sizes
 };
 
 TaskRun given(const Judge& judge, const Way& way, const Case& test_case) {
@@ -87,8 +87,8 @@ std::vector<Case> drawn_cases(const Judge& judge, const Way& way) {
     const auto draw = [&](const char* what, std::int64_t low, std::int64_t high) {
         return judge.draw(fmt::format("{}: {}", way.task, what), low, high);
     };
-    // One prompt has a single token. The first prompt to end is not the last in the list,
-    // and the longest prompt is not the first.
+    // One prompt has a single token. The prompt whose tokens end first is not the last in
+    // the list, and the longest prompt is not the first.
     const std::vector<Asked> four{{draw("prompt 0", 3, 6), draw("output 0", 6, 9)},
                                   {1, 2},
                                   {draw("prompt 2", 8, 13), draw("output 2", 4, 8)},
@@ -99,7 +99,7 @@ std::vector<Case> drawn_cases(const Judge& judge, const Way& way) {
                 {"3 ranks", 3, 3, 2, four},
                 {"1 rank", 1, 2, 2, four},
                 {"4 ranks", 4, 4, of_each, four}};
-    // Tokens after a single prompt often fit several mistakes, so this case is last.
+    // Several mistakes often give the same tokens after one prompt, so this case is last.
     return {
         {"heads share keys", 1, of_each, 2, four},
         {"all heads share keys", 1, 1, draw("heads", 3, 5), four},
@@ -158,7 +158,7 @@ std::string cause_of(Judge& judge, const TaskRun& run, const TokensOfRanks& left
     return otherwise;
 }
 
-/// Asks for the right tokens on every rank.
+/// Judges whether every rank has generated the right tokens.
 void judge_run(Judge& judge, const TaskRun& run, const char* otherwise) {
     const TokensOfRanks left = tokens_left(judge, run, judge.run(run));
     const std::vector<Tokens> right = tokens_left(judge, run, judge.right(run))[0];
@@ -179,7 +179,7 @@ void judge_run(Judge& judge, const TaskRun& run, const char* otherwise) {
     judge.ask(true, run.name, "the same tokens");
 }
 
-/// Judges one pass with more prompts, because few tokens could fit several mistakes.
+/// Judges the first tokens. More prompts are added, to tell mistakes apart.
 void judge_first(Judge& judge, const Way& way) {
     constexpr int kMore = 6;
     for (Case& drawn : drawn_cases(judge, way)) {
@@ -191,7 +191,7 @@ void judge_first(Judge& judge, const Way& way) {
     }
 }
 
-/// Another criterion has asked for the first tokens, so they are right.
+/// Explains wrong later tokens; the criterion "first" has judged the first tokens.
 constexpr const char* kLater =
     "the first token of each prompt is right, so the first pass is right; the mistake is "
     "in later passes: the position, the pages or the input token";
@@ -223,7 +223,7 @@ constexpr AskedFigure kWorkOfRank{
     {10, 10},
     "a rank has a / t heads, g / t heads of keys and c / t columns of the MLP; it "
     "computes logits only for rows after which a token is generated"};
-/// A sequence may reuse the pages of an ended sequence: at most one page of seven.
+/// 15 % less is allowed: one page of seven or more can be reused when a sequence ends.
 constexpr AskedFigure kCacheAlone{kCache,
                                   {15, 0},
                                   "a sequence has pages only for its own tokens, except "
@@ -240,7 +240,7 @@ constexpr AskedFigure kSentByRank{
 
 using TokensJudge = std::function<void(Judge&, const Way&)>;
 
-/// Judges figures of runs whose tokens are right.
+/// Returns a function that judges the tokens of the large run, and then these figures.
 TokensJudge figures(const std::vector<AskedFigure>& asked) {
     return [=](Judge& judge, const Way& way) {
         const TaskRun run = large_run(judge, way);
@@ -249,7 +249,7 @@ TokensJudge figures(const std::vector<AskedFigure>& asked) {
     };
 }
 
-/// Returns a criterion about the tokens after prompts. It may need another criterion.
+/// Returns a criterion about generated tokens; the criterion `needed` must pass first.
 Criterion of_tokens(const Way& way, const char* what, const char* title, int points,
                     const TokensJudge& judged, const char* needed = "") {
     const std::string id = std::string(way.exercise) + "-";
@@ -263,21 +263,21 @@ Criterion of_tokens(const Way& way, const char* what, const char* title, int poi
 
 // a12.3: the passes that a batcher plans.
 
-/// More passes than a batcher needs if it serves one request after another.
+/// More passes than a batcher needs even if it serves one request after another.
 constexpr std::int64_t kPasses = 250;
 
-/// A mix from which requests are drawn.
+/// Bounds from which rules and requests are drawn.
 struct Mix {
     const char* name;
-    Rules rules;  ///< drawn rules are near these
+    Rules rules;  ///< drawn rules differ from these by at most 1
     int requests;
     std::int64_t most_prompt;
     std::int64_t most_output;
-    std::int64_t most_apart;  ///< most passes between two arrivals
+    std::int64_t most_apart;  ///< maximum passes between two arrivals
 };
 
-/// Requests wait for rows, for one of few places, or for pages (so that some are sent
-/// back), and some come late.
+/// In the four mixes, requests wait for rows, wait because few may be under way at once,
+/// wait for pages (some must free theirs and begin again), or arrive late.
 constexpr Mix kMixes[] = {{"long prompts", {8, 4, 64, 4}, 8, 26, 8, 2},
                           {"many at once", {12, 3, 48, 4}, 10, 8, 12, 0},
                           {"few pages", {10, 5, 9, 3}, 9, 9, 14, 1},
@@ -317,7 +317,7 @@ TaskRun run_of(const char* name, const Batch& batch) {
         {{"batch", {}, numbers}}};
 }
 
-/// The first mistakes in a plan, by kind.
+/// The first mistake of each kind in a plan; empty if there is none.
 struct Judged : Verdict {
     std::string passes;
     std::string pages;
@@ -338,7 +338,7 @@ Judged judged(Judge& judge, const Batch& batch, const TaskRun& run) {
     const std::int64_t most = right + right / 20;
     if (own.last_pass >= most)
         own.passes =
-            fmt::format("{} passes, and {} are the most", own.last_pass + 1, most);
+            fmt::format("{} passes; at most {} are allowed", own.last_pass + 1, most);
     const auto free = result.ranks.front().values.find("free pages");
     if (free == result.ranks.front().values.end() || free->second.elements() != 1)
         own.pages = "none is said to be";
@@ -358,7 +358,7 @@ Criterion of_plans(const char* id, const char* title, int points, const char* st
             const std::string& found = own.*wrong;
             judge.ask(found.empty(), fmt::format("{}: {}", run.name, asked),
                       found.empty() ? "right" : found, said);
-            // A plan is only judged up to its first wrong token.
+            // After its first wrong token a plan is not judged, so tokens must be right.
             judge.needs("a12.3-tokens", [&](Judge& asking) {
                 asking.ask(own.tokens.empty(), "", own.tokens);
             });

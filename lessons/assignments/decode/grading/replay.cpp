@@ -29,21 +29,21 @@ namespace {
 /// The progress of a request.
 struct Progress {
     Asked asked;
-    std::int64_t known = asked.prompt;  ///< its tokens so far; each is computed only once
+    std::int64_t known = asked.prompt;  ///< tokens of the prompt, and generated tokens
     std::int64_t computed = 0;  ///< tokens computed since it began, or began again
     bool under_way = false;
     bool was_sent_back = false;
     std::int64_t last_pass = -1;  ///< the last pass with rows of the request
     std::int64_t lost_pass = -1;  ///< the pass in which it was sent back, if known
 
-    /// The last token is never computed.
+    /// The number of tokens to compute: all except the last generated token.
     std::int64_t end() const { return asked.prompt + asked.output - 1; }
     bool is_done() const { return computed == end(); }
     bool lacks_rows() const { return computed < known; }
     bool decodes() const { return known > asked.prompt && known - computed == 1; }
 };
 
-/// The content of a row of a page.
+/// The token in a row of a page, and the pass that stored it.
 struct Stored {
     std::int64_t request = 0;
     std::int64_t token = 0;
@@ -104,17 +104,17 @@ class Replay {
         if (progress.last_pass == pass_)
             return fmt::format("request {} is there twice", number);
         if (progress.is_done())
-            return fmt::format("request {} has rows, and has all of its tokens", number);
+            return fmt::format("request {} has rows, but has all of its tokens", number);
         if (tokens.count < 1 || tokens.first != progress.computed ||
             tokens.tokens() > progress.known)
             return fmt::format(
-                "request {} has {} rows from its token {} on; it has {} tokens by then, "
-                "and {} have been computed since it began, or began again",
+                "request {} has {} rows, the first for its token {}; before this pass it "
+                "has {} tokens, of which {} have been computed since it last began",
                 number, tokens.count, tokens.first, progress.known, progress.computed);
         if (std::ssize(tokens.pages) * rules_.page_rows < tokens.tokens())
-            return fmt::format("request {} has {} tokens by then, on {} pages of {}",
-                               number, tokens.tokens(), tokens.pages.size(),
-                               rules_.page_rows);
+            return fmt::format(
+                "request {} has {} tokens after this pass, but {} pages of {}", number,
+                tokens.tokens(), tokens.pages.size(), rules_.page_rows);
         for (const std::int32_t page : tokens.pages)
             if (page < 0 || page >= rules_.pages)
                 return fmt::format("request {} has page {}, and there are {}", number,
@@ -145,13 +145,13 @@ class Replay {
             rows += share.tokens.count;
         if (rows > rules_.rows)
             wrong(verdict_.limits,
-                  fmt::format("it has {} rows, and {} are the most; do the rows of "
-                              "decodes count, too?",
+                  fmt::format("it has {} rows; at most {} are allowed. Are the rows of "
+                              "decodes counted, too?",
                               rows, rules_.rows));
         const auto running = std::ranges::count_if(requests_, &Progress::under_way);
         if (running > rules_.sequences)
             wrong(verdict_.limits,
-                  fmt::format("{} requests are under way, and {} are the most", running,
+                  fmt::format("{} requests are under way; at most {} may be", running,
                               rules_.sequences));
     }
 
@@ -173,14 +173,14 @@ class Replay {
                       fmt::format("request {} has rows, and request {}, which has come "
                                   "before it, {}",
                                   share.request, number,
-                                  loses_row            ? "is sent back: the youngest is"
+                                  loses_row            ? "is sent back, not the youngest"
                                   : progress.under_way ? "still lacks rows of its prompt"
                                   : progress.was_sent_back
-                                      ? "waits; one that was sent back waits first of all"
+                                      ? "waits; it was sent back, so it should be first"
                                       : "waits"));
     }
 
-    /// Asks that each row finds the tokens of its request in their places.
+    /// Judges whether the cache still has all tokens of the share's request so far.
     void look_up(const Share& share) {
         for (std::int64_t token = 0; token < share.tokens.tokens(); ++token) {
             const auto where = place(share, token);
@@ -200,20 +200,21 @@ class Replay {
         }
     }
 
-    /// Ends the pass for a request.
+    /// Updates a request that had rows in this pass, at the end of the pass.
     void leave(std::int64_t number) {
         Progress& progress = requests_.at(number);
         if (!progress.lacks_rows() && !progress.is_done()) ++progress.known;
         progress.under_way = goes_on(number);
         if (progress.under_way || progress.is_done()) return;
         progress.was_sent_back = true;
-        // A prompt that lacks rows might get none in the next pass anyway, so the pass in
-        // which it was sent back is unknown.
+        // A decode gets a row in each pass, so it was sent back in the next pass. For a
+        // prompt, which may get no row, the pass in which it was sent back is unknown.
         if (progress.decodes()) progress.lost_pass = pass_ + 1;
         progress.computed = 0;
     }
 
-    /// Returns whether a request's next rows, if any, come after its first rows.
+    /// Returns whether the request continues in a later pass. If it was sent back, its
+    /// next rows begin with its first token again.
     bool goes_on(std::int64_t number) const {
         for (auto pass = plan_.begin() + pass_ + 1; pass != plan_.end(); ++pass) {
             const auto next = std::ranges::find(*pass, number, &Share::request);

@@ -8,20 +8,20 @@
 #include "lessons/assignments/decode/handout/adapters.hpp"
 #include "src/core/host_tensor.hpp"
 
-// Replays a batcher's plan, pass by pass. Each row stores its token in its place, and
-// looks for the tokens before it in their places, as keys and values of a real cache.
+// Replays a batcher's plan, pass by pass. Instead of keys and values, each row stores the
+// index of its token on its page, and looks for the earlier tokens on their pages.
 
 namespace lockstep::lessons::decode {
 
-/// The tokens of a prompt, the tokens that are to follow, and the pass before which a
-/// batcher gets the request.
+/// A request: the length of its prompt, the number of tokens to generate, and the pass
+/// before which the batcher gets the request.
 struct Asked {
     std::int64_t prompt = 1;
     std::int64_t output = 1;
     std::int64_t arrival = 0;
 };
 
-/// Requests are numbered from 0, in the order of their arrivals.
+/// The limits of a batcher, and its requests in the order of their arrivals.
 struct Batch {
     Rules rules;
     std::vector<Asked> requests{};
@@ -30,14 +30,14 @@ struct Batch {
 /// The shares of each pass.
 using Plan = std::vector<std::vector<Share>>;
 
-/// Reads a plan of `passes` passes from what the task left. Returns nothing
-/// if that is not a plan.
+/// Reads a plan of `passes` passes from the tensor that the task output. Returns nothing
+/// if the tensor is not a plan.
 std::optional<Plan> read_plan(const HostTensor& left, const Rules& rules,
                               std::int64_t passes);
 
 /// The mistakes in a plan, one sentence of each kind; empty if there is none.
 struct Verdict {
-    std::string tokens;  ///< a token that would be wrong, or never comes
+    std::string tokens;  ///< a token that would be wrong, or is never computed
     std::string limits;
     std::string order;
     std::int64_t last_pass = -1;  ///< the last pass that has rows

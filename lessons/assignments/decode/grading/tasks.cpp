@@ -13,7 +13,7 @@ namespace {
 using Generate = std::vector<Tokens> (*)(Rank&, const Gpt&, const std::vector<Prompt>&,
                                          std::int64_t);
 
-/// Returns a number of prompt i, or of request i.
+/// Returns the input "WHAT I", a number that belongs to prompt or request i.
 std::int64_t number_of(const TaskInputs& in, const char* what, std::int64_t i) {
     return in.number(fmt::format("{} {}", what, i));
 }
@@ -56,9 +56,9 @@ std::int32_t as_i32(std::int64_t value) {
         std::clamp<std::int64_t>(value, Limits::min(), Limits::max()));
 }
 
-/// Asks a batcher for passes, and adds each request before its pass. Outputs how many
+/// Adds requests to a batcher when they arrive, and lets it plan passes. Outputs how many
 /// pages are free in the end, and a row for each share: pass, request, first token, count
-/// of tokens, and pages. A row has room for all pages of the cache; -1 is none.
+/// of tokens, and pages. A row has room for all pages of the cache; -1 is no page.
 void batch(Rank& /*rank*/, const TaskInputs& in, TaskOutputs& out) {
     constexpr std::size_t kLongest = 1 << 20;
     const Rules rules{in.number("rows"), in.number("sequences"), in.number("pages"),

@@ -26,8 +26,8 @@ struct Sizes {
     std::int64_t inner = 0;       ///< c, the columns inside the MLP
 };
 
-/// The weights of a block, f64. Each row of a matrix is for one column of a head (head by
-/// head) or of the MLP. So some heads have a range of rows (Tensor::rows).
+/// The weights of a block, f64. Each row of a matrix belongs to a column of a head or of
+/// the MLP. The rows of a head are together, so consecutive heads are a range of rows.
 struct Block {
     lockstep::Tensor norm_1;   ///< (h)
     lockstep::Tensor queries;  ///< (a w, h): x is multiplied by the transpose
@@ -55,7 +55,7 @@ struct Prompt {
     std::int64_t output = 1;
 };
 
-// A batcher plans passes. It knows how long sequences are, but not their tokens.
+// A batcher plans passes. It is told how long sequences are, but not their tokens.
 
 /// The limits of a pass, and of the cache.
 struct Rules {
@@ -73,8 +73,8 @@ struct Request {
     std::int64_t output = 1;
 };
 
-/// One request's rows of a pass: which of its tokens they are,
-/// and all of its pages.
+/// The rows of one request in a pass: which tokens of the request they are, and all of
+/// the request's pages.
 struct Share {
     std::int64_t request = 0;
     lockstep::PagedSequence tokens;
@@ -88,7 +88,7 @@ class Batching {
     virtual void add(const Request& request) = 0;
     /// Returns the rows of the next pass; none if no request is under way or waits.
     virtual std::vector<Share> next() = 0;
-    /// Returns the number of free pages. Called after a next() that gave no rows.
+    /// Returns the number of free pages. Called after a next() that returned no rows.
     virtual std::int64_t free_pages() const = 0;
 };
 
@@ -106,8 +106,8 @@ std::unique_ptr<Batching> make_batcher(const Rules& rules);
 
 }  // namespace adapters
 
-// You are given the parts of a GPT that a cache does not change, and how a GPT without a
-// cache generates. Rows of x (n, 1, h) are tokens, of any sequences.
+// You are given the parts of a GPT that are the same with a cache, and a function that
+// generates without a cache. Each row of x (n, 1, h) is a token of any sequence.
 
 namespace given {
 
@@ -117,7 +117,7 @@ inline lockstep::Tensor uploaded(lockstep::Device& device, const Tokens& numbers
     return device.upload(lockstep::HostTensor::of<std::int32_t>({count, 1}, numbers));
 }
 
-/// Returns x of the tokens with these ids, at these places in their sequences, from 0.
+/// Returns x for tokens with these ids, at these positions (from 0) in their sequences.
 inline lockstep::Tensor embedded(lockstep::Device& device, const Gpt& gpt,
                                  const Tokens& ids, const Tokens& places) {
     lockstep::Tensor x = device.embedding(gpt.tokens, uploaded(device, ids));
@@ -125,13 +125,13 @@ inline lockstep::Tensor embedded(lockstep::Device& device, const Gpt& gpt,
     return x;
 }
 
-/// Returns the logits (n, 1, V) of the token after each row. x comes from the last block.
+/// Returns the logits (n, 1, V) of the token after each row. x: the last block's output.
 inline lockstep::Tensor logits(lockstep::Device& device, const Gpt& gpt,
                                const lockstep::Tensor& x) {
     return device.matmul(device.rms_norm(x, gpt.norm).y, gpt.head, {.transpose_b = true});
 }
 
-/// Returns the token with the largest logit of each row, on the host.
+/// Returns, on the host, the token with the largest logit in each row.
 inline Tokens largest(lockstep::Device& device, const lockstep::Tensor& logits) {
     const std::int64_t rows = logits.shape().matrix_rows();
     const lockstep::Tensor values = device.empty({rows, 1}, logits.dtype());

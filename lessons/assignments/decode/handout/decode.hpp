@@ -10,8 +10,8 @@
 std::vector<Tokens> generate(lockstep::Rank& rank, const Gpt& gpt,
                              const std::vector<Prompt>& prompts, std::int64_t page_rows);
 
-/// a12.2. The same, by all ranks together. Rank r of t has the heads from r a / t on,
-/// heads of keys and values from r g / t on, and columns of each MLP from r c / t on.
+/// a12.2. The same, by all t ranks together. Each rank has a / t heads, g / t heads of
+/// keys and values, and c / t columns of each MLP, in the order of the ranks.
 std::vector<Tokens> generate_shared(lockstep::Rank& rank, const Gpt& gpt,
                                     const std::vector<Prompt>& prompts,
                                     std::int64_t page_rows);

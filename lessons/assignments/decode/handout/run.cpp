@@ -46,7 +46,7 @@ constexpr Rules kRules{.rows = 12, .sequences = 4, .pages = 8, .page_rows = 4};
 constexpr Request kRequests[] = {{0, 7, 6}, {1, 16, 4}, {2, 2, 9},
                                  {3, 4, 5}, {4, 10, 3}, {5, 3, 4}};
 
-/// Shows a line for each pass: how many rows each request has in it.
+/// Prints a line for each pass, with the number of rows of each request.
 void show_passes() {
     const std::unique_ptr<Batching> batcher = adapters::make_batcher(kRules);
     fmt::print(

@@ -26,7 +26,7 @@ Sizes sizes_of(std::int64_t heads, std::int64_t key_heads) {
             .inner = 24};
 }
 
-/// Returns prompts by their lengths: each prompt's tokens, and the tokens that follow it.
+/// Returns a prompt for each pair (length of the prompt, number of tokens that follow).
 std::vector<Prompt> prompts_of(const Sizes& sizes,
                                const std::vector<std::pair<int, int>>& lengths) {
     std::vector<Prompt> prompts;
@@ -41,7 +41,7 @@ std::string text_of(const Tokens& tokens) {
     return fmt::format("{}", fmt::join(tokens, " "));
 }
 
-/// Compares your tokens with those of whole sequences, computed again for each token.
+/// Compares your tokens with those of given::generate_anew.
 RunReport run_generate(const Sizes& sizes, const std::vector<Prompt>& prompts, int ranks,
                        bool shared) {
     std::vector<Tokens> expected;
@@ -59,7 +59,7 @@ RunReport run_generate(const Sizes& sizes, const std::vector<Prompt>& prompts, i
     });
     for (std::size_t rank = 0; rank < got.size(); ++rank) {
         expect_equal(std::ssize(got[rank]), std::ssize(prompts),
-                     fmt::format("prompts that rank {} has tokens after", rank));
+                     fmt::format("prompts for which rank {} has tokens", rank));
         for (std::size_t i = 0; i < prompts.size(); ++i)
             expect(got[rank][i] == expected[i],
                    fmt::format("rank {}: after prompt {}, of {} tokens: {} expected, "
@@ -80,7 +80,7 @@ void test_cache(int ranks, bool shared) {
     const Sizes sizes = sizes_of(8, 4);
     const RunReport report =
         run_generate(sizes, prompts_of(sizes, {{6, 3}, {1, 4}}), ranks, shared);
-    // 8 and 4 tokens take three pages. There are keys and values of 4 heads in 2 layers.
+    // 8 and 4 tokens need three pages, for keys and values of 4 heads in 2 layers.
     const std::int64_t bytes = 3 * kPageRows * 2 * 4 * sizes.width * 2 * 8;
     for (const RankReport& rank : report.ranks)
         expect_equal(rank.memory.peak_of(MemoryCategory::cache), bytes / ranks,
@@ -111,7 +111,7 @@ std::string text_of(const std::vector<Share>& pass) {
     return fmt::format("{}", fmt::join(shares, ", "));
 }
 
-/// Expects that each request has pages for its tokens, and that no two share a page.
+/// Expects that each request has pages for its tokens, and that requests share no page.
 void expect_own_pages(const Rules& rules, const std::vector<Share>& pass) {
     std::set<std::int32_t> seen;
     for (const Share& share : pass) {
@@ -122,7 +122,7 @@ void expect_own_pages(const Rules& rules, const std::vector<Share>& pass) {
             expect(page >= 0 && page < rules.pages,
                    fmt::format("page {} is one of {}", page, rules.pages));
             expect(seen.insert(page).second,
-                   fmt::format("page {} is one request's alone", page));
+                   fmt::format("only one request has page {}", page));
         }
     }
 }
@@ -150,7 +150,7 @@ void test_batching() {
 }
 
 void test_places() {
-    // Request 2 begins when one of the two places is free.
+    // At most two requests are under way, so request 2 begins when request 0 has ended.
     test_passes({.rows = 6, .sequences = 2, .pages = 9, .page_rows = 2},
                 {{0, 2, 1}, {1, 2, 3}, {2, 5, 1}},
                 {"0: 0-1, 1: 0-1", "1: 2-2, 2: 0-4", "1: 3-3"});

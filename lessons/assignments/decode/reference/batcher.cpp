@@ -26,7 +26,7 @@ class Batcher : public Batching {
     struct Sequence {
         Request request;
         std::int64_t known = 0;     ///< tokens of the prompt, and generated tokens
-        std::int64_t computed = 0;  ///< of these, including the planned pass
+        std::int64_t computed = 0;  ///< tokens computed, including the planned pass
         std::int64_t planned = 0;   ///< rows in the pass that is planned
         std::vector<std::int32_t> pages{};
 
@@ -45,7 +45,7 @@ class Batcher : public Batching {
     std::vector<std::int32_t> free_;
     std::deque<Sequence> waiting_;
     std::deque<Sequence> running_;  ///< the oldest request first
-    std::int64_t rows_left_ = 0;    ///< in the pass that is planned
+    std::int64_t rows_left_ = 0;    ///< free rows of the pass that is planned
 };
 
 Batcher::Batcher(const Rules& rules) : rules_(rules) {
@@ -77,8 +77,8 @@ std::int64_t Batcher::free_pages() const {
     return std::ssize(free_);
 }
 
-/// The previous pass has been computed. Sequences whose tokens are all computed get one
-/// more token, and sequences that have all of their tokens end.
+/// Is called when the previous pass has been computed. If all tokens of a sequence are
+/// computed, it gets one more token. If it then has all of its tokens, it ends.
 void Batcher::take_tokens() {
     std::deque<Sequence> going_on;
     for (Sequence& sequence : running_) {
@@ -93,7 +93,7 @@ void Batcher::take_tokens() {
 }
 
 /// Plans sequences that decode, or the prompts of other sequences, the oldest first. If
-/// no page is free, the youngest is sent back.
+/// no page is free, sends back the youngest sequence.
 void Batcher::plan_running(bool decodes) {
     for (std::size_t i = 0; i < running_.size();) {
         Sequence& sequence = running_[i];

@@ -10,14 +10,14 @@ namespace {
 /// A sequence that grows, and the pages of its keys and values.
 struct Sequence {
     Tokens ids;
-    std::size_t end = 0;  ///< number of its tokens in the end
+    std::size_t end = 0;  ///< number of tokens when it is complete
     std::vector<std::int32_t> pages;
     std::size_t computed = 0;  ///< tokens that have gone through the GPT
 
     bool lacks_tokens() const { return ids.size() < end; }
 };
 
-/// A layer's keys and values, (pages, rows of a page, g w) each.
+/// A layer's keys and values. Each tensor is (pages, rows of a page, g w).
 struct Pages {
     Tensor keys;
     Tensor values;
@@ -64,7 +64,7 @@ class Decoder {
     }
 
   private:
-    /// Stores the keys and values of x's rows, and adds the heads' output to x.
+    /// Stores the keys and values of x's rows, and adds the output of attention to x.
     void attend(const Tensor& x, const Block& block, const Pages& pages,
                 const PagedTokensRef& pass) {
         const Sizes& sizes = gpt_.sizes;

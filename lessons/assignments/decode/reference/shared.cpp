@@ -4,7 +4,7 @@ using namespace lockstep;
 
 namespace {
 
-/// Returns a rank's heads and columns. Weights outside of heads and MLP stay whole.
+/// Returns the GPT with only this rank's heads and MLP columns. Other weights stay whole.
 Gpt share_of(const Gpt& gpt, int rank, int ranks) {
     Gpt own = gpt;
     own.sizes.heads /= ranks;

@@ -47,13 +47,13 @@ void judge_choice(Judge& judge) {
 
 // The grader's cases of a layer, drawn again for each grading.
 
-/// The tokens of each rank.
+/// The number of tokens on each rank.
 using Counts = std::vector<std::int64_t>;
 
-/// The sizes of a layer, and the tokens of each rank.
+/// The sizes of a layer, and the number of tokens on each rank.
 struct Sizes {
     Counts tokens;                 ///< by rank
-    std::int64_t own_experts = 1;  ///< on each rank
+    std::int64_t own_experts = 1;  ///< number of experts on each rank
     std::int64_t chosen = 1;
     std::int64_t hidden = 3;
     std::int64_t inner = 4;
@@ -74,7 +74,7 @@ struct Sizes {
     }
 };
 
-/// Draws the tokens of each rank. The idle rank has none.
+/// Draws the number of tokens on each rank; 0 for the rank `idle`, if there is one.
 Counts draw_tokens(const Judge& judge, const std::string& name, std::int64_t ranks,
                    std::int64_t idle = -1) {
     Counts tokens;
@@ -97,8 +97,8 @@ std::vector<Sizes> lone_cases(const Judge& judge) {
             {draw_tokens(judge, "more ranks", judge.draw("ranks", 5, 6)), 1, 2, 5, 3}};
 }
 
-/// Cases with several experts on each rank: all on one rank; two ranks; a rank without
-/// tokens; all tokens to one expert; and more choices.
+/// Cases with several experts on each rank: one rank; two ranks; a rank without tokens;
+/// all tokens to one expert; and more choices.
 std::vector<Sizes> shared_cases(const Judge& judge) {
     return {{draw_tokens(judge, "alone", 1), 4, 2},
             {draw_tokens(judge, "two", 2), 3, 2, 4, 5},
@@ -108,9 +108,9 @@ std::vector<Sizes> shared_cases(const Judge& judge) {
             {draw_tokens(judge, "more", 4), 3, 3, 5, 3}};
 }
 
-/// The cases above, with experts that cannot take all copies. A first case tells all
-/// mistakes apart, because only one rank has more copies than an expert takes. A last
-/// case has a capacity that is just enough.
+/// The cases above, with a capacity that is too small for all copies. A first case tells
+/// all mistakes apart: in it, only one rank has more copies than an expert accepts. A
+/// last case has a capacity that is just enough.
 std::vector<Sizes> full_cases(const Judge& judge) {
     std::vector<Sizes> full{
         {{judge.draw("more than there is room", 7, 9), 2, 3}, 1, 2, 3, 4, 4, true}};
@@ -126,7 +126,7 @@ std::vector<Sizes> full_cases(const Judge& judge) {
     return full;
 }
 
-/// A case that is so wide that counts have far fewer bytes than a copy, and experts do
+/// A case with many columns: counts have far fewer bytes than copies, and experts do
 /// almost all of the work.
 Sizes wide_case(const Judge& judge, std::int64_t own_experts) {
     const std::int64_t more = judge.draw("wide: tokens", 0, 3);
@@ -180,7 +180,7 @@ void ask_y(Judge& judge, const TaskRun& run) {
     judge.as_right(run, {{"y"}});
 }
 
-/// Asks for dx, and for the experts' gradients.
+/// Judges dx and the experts' gradients.
 void ask_gradients(Judge& judge, const TaskRun& run) {
     AskedValues asked{{"dx"}};
     for (const auto& [name, given] : run.ranks[0].tensors)
@@ -188,7 +188,7 @@ void ask_gradients(Judge& judge, const TaskRun& run) {
     judge.as_right(run, asked);
 }
 
-/// Asks for the gate's gradient, whole on every rank.
+/// Judges the gate's gradient: every rank must have the sum over the ranks.
 void ask_gate(Judge& judge, const TaskRun& run) {
     AskedValues asked{{"gate.weight's gradient"}};
     asked.cause = suspected_sums(judge, run);
@@ -205,7 +205,7 @@ TaskRun right_run(const Judge& judge, const std::string& id, const std::string& 
     return run;
 }
 
-/// Needs a right forward in the first case, without which nothing else can be right.
+/// Requires a right forward in the first case: if it is wrong, everything else is, too.
 void needs_forward(const Judge& judge) {
     right_run(judge, "a9.2-values", "forward", lone_cases(judge).front());
 }
@@ -227,7 +227,7 @@ void judge_shared_forward(Judge& judge) {
     judge_forward(judge, shared_cases(judge));
 }
 
-/// Does not ask for y, because a9.2 does.
+/// Does not judge y, because a9.2 does.
 void judge_backward(Judge& judge) {
     judge.needs("a9.2-values", [](Judge& asking) {
         asking.run(given(asking, "forward", lone_cases(asking).front()));
@@ -249,7 +249,7 @@ void judge_gate(Judge& judge) {
         ask_gate(judge, given(judge, "pass", sizes));
 }
 
-/// Returns whether the sum of the gate's gradients over the ranks has a known mistake.
+/// Returns whether a known mistake was made when the gate's gradients were summed.
 bool gate_sum_is_wrong(Judge& judge, const TaskRun& run) {
     const std::string name = "gate.weight's gradient";
     OfRanks left;
@@ -259,7 +259,7 @@ bool gate_sum_is_wrong(Judge& judge, const TaskRun& run) {
 }
 
 /// If the sum of the gate's gradients is already wrong without a capacity, a9.3 reports
-/// it, and this criterion does not ask for that sum.
+/// this mistake, and judge_capacity() does not judge the sum.
 void judge_capacity(Judge& judge) {
     needs_forward(judge);
     const TaskRun lone =
@@ -281,8 +281,8 @@ constexpr RankFigure kExchanged{
         return rank.bytes_sent() - rank.bytes_sent_by("all_reduce");
     }};
 
-/// Each copy is sent once in each direction. Counts are less than 1/100 of the bytes, but
-/// may need `more_messages` per cent more messages than the reference's.
+/// Judges bytes and messages: each copy is sent once in each direction. Counts are less
+/// than 1/100 of the bytes, but may need `more_messages` per cent more messages.
 void judge_bytes(Judge& judge, const std::string& exercise, const std::string& task,
                  const Sizes& sizes, int more_messages) {
     const TaskRun run = right_run(judge, exercise + "-values", task, sizes);
@@ -305,8 +305,8 @@ void judge_dropped_bytes(Judge& judge) {
     judge_bytes(judge, "a9.4", "pass", wide_full_case(judge), 0);
 }
 
-/// A rank computes the rows that came for its experts, and the gate of its own tokens.
-/// The rest of the reference's work is less than a hundredth of this.
+/// A rank computes the rows that arrived for its experts, and the gate for its tokens.
+/// Everything else that the reference computes is less than a hundredth of this work.
 void judge_work(Judge& judge) {
     constexpr RankFigure kFlops{"its experts' rows", "flops",
                                 [](const RankReport& rank) { return rank.flops; }};
@@ -314,8 +314,8 @@ void judge_work(Judge& judge) {
     judge.figures_as_right(run, "a9.2", {{kFlops, {1, 10}}});
 }
 
-/// Judges a layer. If choose() weighs by all logits, a9.1 reports it, and no other points
-/// are lost: the layer is compared with a reference that does the same.
+/// Judges a layer. If choose() computes the softmax of all logits, only a9.1 reports it:
+/// then the layer is compared with a reference that has the same mistake.
 void judge_layer(Judge& judge, void (*judge_it)(Judge&)) {
     const std::vector<Solution> solutions = experts_solutions();
     const Solution& by_all = *std::ranges::find(
@@ -347,7 +347,7 @@ Assignment experts_assignment() {
         {"experts.hpp", "experts.cpp", "adapters.cpp"},
         {{"a9.1-values", "choose gives the k best experts and their weights", 10,
           lesson_step("experts", "gate"), judge_choice},
-         of_layer("a9.2-values", "forward is the layer on one device, an expert a rank",
+         of_layer("a9.2-values", "forward is as on one device, one expert on each rank",
                   15, "dispatch", judge_lone_forward),
          of_layer("a9.2-experts", "the same with several experts on each rank", 10,
                   "dispatch", judge_shared_forward),

@@ -10,7 +10,7 @@
 Chosen choose(lockstep::Device& device, const lockstep::Tensor& logits,
               std::int64_t chosen);
 
-/// Forward stores here what backward needs. Its members are up to you.
+/// The data that forward stores for backward. You choose the members.
 struct Pass {};
 
 /// a9.2, and a9.4 if there is a capacity. Returns y (N, h) of x (N, h).

@@ -19,7 +19,7 @@ using namespace lockstep;
 
 constexpr std::int64_t kHidden = 6, kInner = 10;
 
-/// The tokens of each rank, the experts of each rank, and the experts of each token.
+/// The numbers of tokens on each rank, of experts on a rank, and of experts for a token.
 struct Sizes {
     std::vector<std::int64_t> tokens;
     std::int64_t own_experts = 1;
@@ -34,7 +34,7 @@ struct Sizes {
     std::int64_t all_tokens() const { return first_token(static_cast<int>(ranks())); }
 };
 
-/// Returns rows [begin, begin + count) of the values with that name.
+/// Returns rows [begin, begin + count) of random values; `name` is their seed.
 HostTensor rows_of(const std::string& name, std::int64_t begin, std::int64_t count) {
     const RandomStream stream(1, name);
     HostTensor rows({count, kHidden}, DType::f64);
@@ -117,8 +117,8 @@ struct Choices {
         }
     }
 
-    /// Returns the gradient of the logits, from the gradients of each expert's weights. A
-    /// copy that was dropped adds nothing.
+    /// Returns the gradient of the logits, computed from the gradients of `weights`. A
+    /// dropped copy contributes nothing to it.
     HostTensor d_logits(const std::vector<HostTensor>& d_weights) const {
         const auto experts = static_cast<std::int64_t>(weights.size());
         HostTensor d({static_cast<std::int64_t>(of_token.size()), experts}, DType::f64);
@@ -211,7 +211,7 @@ void test_layer(const Sizes& sizes, bool backward) {
         }
 }
 
-/// Tests the bytes of the copies that are sent, there and back.
+/// Tests the bytes of the copies that are sent to the experts and back.
 void test_bytes() {
     const Sizes sizes{{7, 5, 4, 8}, 1, 4};  // a copy of each token for each rank
     const RunReport report = run_ranks(sizes, false);

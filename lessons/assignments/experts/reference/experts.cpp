@@ -37,7 +37,7 @@ Tensor as_column(const Tensor& x) {
     return x.reshaped({x.elements(), 1});
 }
 
-/// Limits this rank's counts to the room that lower ranks leave in each expert.
+/// Limits this rank's counts to the capacity that lower ranks have not used.
 Counts kept(Rank& rank, const Counts& counts, std::int64_t capacity) {
     Device& device = rank.device();
     const auto experts = static_cast<std::int64_t>(counts.size());
@@ -79,13 +79,13 @@ Counts sort_copies(Rank& rank, const Layer& layer, std::int64_t experts, Pass& p
     return left;
 }
 
-/// Tells every rank how many copies its experts get from here. Receives such counts.
+/// Exchanges counts, so that a rank knows how many copies its experts get from each rank.
 void plan(Rank& rank, const Counts& counts, std::size_t own_experts, Pass& pass) {
     Device& device = rank.device();
     const Tensor told =
         device.empty({static_cast<std::int64_t>(counts.size())}, DType::i32);
     rank.world().all_to_all(told, uploaded(device, counts)).wait();
-    const Counts theirs = downloaded(device, told);  // by rank, for each own expert
+    const Counts theirs = downloaded(device, told);  // by rank, then by own expert
     const auto sums = [&](const Counts& copies) {
         Counts by_rank(static_cast<std::size_t>(rank.size()));
         for (std::size_t i = 0; i < copies.size(); ++i)

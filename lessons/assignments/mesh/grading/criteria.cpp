@@ -44,7 +44,7 @@ Axes chosen(Judge& judge, const NamedSetting& drawn) {
     return *found;
 }
 
-/// Returns a job on the same mesh, with a small GPT whose numbers can be compared.
+/// Returns a job on the same mesh that is small enough to run with values.
 GivenJob twin_of(const Judge& judge, const NamedSetting& drawn, const Axes& axes) {
     const int replicas = MeshShape(axes).size("dp");
     GivenJob twin = small_case(judge, axes, replicas > 1 ? replicas + 1 : 1);
@@ -63,8 +63,8 @@ TaskRun step_run(Kind kind, const NamedSetting& drawn, const Axes& axes) {
     return run;
 }
 
-/// The bytes sent for gradients and new values. Unlike attention's bytes, they are sent
-/// neither along tp nor between neighbours along cp.
+/// The bytes sent for gradients and new values. Messages along tp do not count, and
+/// neither do messages of attention along cp (send and all_to_all).
 constexpr RankFigure kSentForGradients{
     "sent for gradients and new values", "bytes", [](const RankReport& rank) {
         std::int64_t sent = 0;
@@ -93,7 +93,7 @@ TaskRun with_room(TaskRun run) {
     return run;
 }
 
-/// A shapes-only run has no numbers. So asks that it does the work of a whole step.
+/// Judges whether a shapes-only run, which has no values, does the work of a whole step.
 void ask_whole(Judge& judge, const TaskRun& run) {
     const RunReport& right = judge.right(with_room(run)).report;
     const auto ask = [&](const char* what, const char* unit, const auto& measure) {
@@ -117,7 +117,7 @@ void judge_fits(Judge& judge, Kind kind) {
     ask_whole(judge, step_run(kind, drawn, axes));
 }
 
-/// Describes what devices do during the run.
+/// Returns a sentence about how the run spends its time.
 std::string time_cause(const RunReport& report) {
     std::map<std::string, std::int64_t> sent;
     for (const RankReport& rank : report.ranks)
@@ -137,7 +137,7 @@ std::string time_cause(const RunReport& report) {
     return text;
 }
 
-/// Returns the time of the best mesh. It is searched once for each setting.
+/// Returns the time of a step on the best mesh. Keeps the result for each setting.
 Picoseconds best_time(const NamedSetting& drawn) {
     static std::map<std::string, Picoseconds> known;
     if (const auto best = known.find(drawn.name); best != known.end())
@@ -147,7 +147,7 @@ Picoseconds best_time(const NamedSetting& drawn) {
     return known[drawn.name] = fitting.front().report.makespan();
 }
 
-/// Asks for a step at most `percent` per cent longer than the library's best step.
+/// Judges a step: at most `percent` per cent longer than the library's on its best mesh.
 void judge_time(Judge& judge, Kind kind, int percent) {
     const NamedSetting drawn = setting_of(judge, kind);
     const TaskRun run = step_run(kind, drawn, chosen(judge, drawn));
@@ -189,7 +189,7 @@ std::vector<Criterion> all_criteria() {
             return [=](Judge& judge) { judge_time(judge, kind, percent); };
         };
         all.push_back(criterion(
-            id + "-fits", begin + "no device holds more than it has", 5, {gradients},
+            id + "-fits", begin + "no device holds more than its memory", 5, {gradients},
             [kind = kind](Judge& judge) { judge_fits(judge, kind); }));
         all.push_back(criterion(id + "-near",
                                 begin + "a step within 60 % of the best mesh's", 4,

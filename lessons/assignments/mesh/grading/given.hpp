@@ -36,11 +36,11 @@ struct GivenJob {
 
 constexpr double kMostNorm = 0.3;
 constexpr SgdOptions kSgd{0.5, 0, 0};
-/// The epsilon is so large that the gradient's size counts. Otherwise AdamW
-/// hides a wrong factor.
+/// With so large an epsilon, the step depends on the gradient's size. With a small one,
+/// AdamW would hide a wrong factor.
 constexpr AdamWOptions kAdamW{0.02, 0.9, 0.999, 0.01, 0.1};
 
-/// A name is sent as its index in the list of all possible names.
+/// Visits a name as a number: its index in the list of all possible names.
 template <typename Visit>
 void each_number(std::string& name, const std::string& what,
                  const std::vector<std::string>& all, Visit visit) {
@@ -76,7 +76,7 @@ void each_number(GivenJob& job, Visit visit) {
     visit("by sgd", job.by_sgd);
 }
 
-/// Returns a preset with other sizes of nodes and memory, and MB/s between nodes.
+/// Returns a preset with this size of a node, memory (GB), and rate between nodes (MB/s).
 inline ClusterSpec cluster_of(const std::string& preset, int devices_per_node,
                               std::int64_t memory, std::int64_t network) {
     ClusterSpec spec = load_cluster(preset);
@@ -87,7 +87,7 @@ inline ClusterSpec cluster_of(const std::string& preset, int devices_per_node,
     return spec;
 }
 
-/// Uses units so large that every number stays small.
+/// Memory is sent in GB, and the network's rate in MB/s.
 template <typename Visit>
 void each_number(Setting& setting, Visit visit) {
     each_number(setting.sizes, visit);
@@ -121,13 +121,13 @@ Given from_numbers(const Numbers& numbers) {
     return given;
 }
 
-/// Writes the axes that have several ranks, in their order: "dp 2 x tp 4".
+/// Returns the axes that have several ranks, in their order: "dp 2 x tp 4".
 inline std::string text_of(Axes axes) {
     std::erase_if(axes, [](const Mesh::Axis& axis) { return axis.size == 1; });
     return axes.empty() ? "one rank" : MeshShape(axes).text();
 }
 
-/// Returns sequence `index`, counted over all steps.
+/// Returns a random sequence; `index` counts the sequences of all steps.
 inline Sequence drawn_sequence(const GivenJob& job, int index) {
     const RandomStream stream(static_cast<std::uint64_t>(job.seed),
                               fmt::format("sequence {}", index));
@@ -143,7 +143,7 @@ inline Sequence drawn_sequence(const GivenJob& job, int index) {
 inline Job job_of(const GivenJob& given) {
     Job job;
     job.sizes = given.sizes;
-    // Attention by the online softmax does not store its weights.
+    // FlashAttention does not store the attention weights.
     job.kit.core = [](Device& device, const AttentionSizes& sizes) {
         return std::make_unique<FlashAttention>(device, sizes);
     };

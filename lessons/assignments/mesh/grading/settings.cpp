@@ -24,8 +24,8 @@ GptSizes gpt(std::int64_t vocabulary, std::int64_t hidden, std::int64_t kv_heads
 std::vector<Setting> settings_of(Kind kind) {
     std::vector<Setting> all;
     switch (kind) {
-        // Replicas do not fit. The number of tokens decides whether weights or
-        // activations have more bytes to send.
+        // A whole model does not fit on a device. The number of tokens decides whether
+        // weights or activations are more bytes to send.
         case Kind::wide:
             for (const int sequences : {4, 8, 16})
                 for (const int network : {6'250, 12'500})
@@ -40,8 +40,8 @@ std::vector<Setting> settings_of(Kind kind) {
                         all.push_back({gpt(32'000, 4096, 0, tokens), 4, 16,
                                        cluster_of("a100", node, 24, network)});
             break;
-        // One node. Sequences are so long that neither cp nor tp makes enough
-        // room without the other.
+        // One node. Sequences are so long that a mesh needs both cp and tp to fit
+        // into memory.
         case Kind::context:
             for (const int sequences : {2, 4})
                 for (const int keys : {4, 8})
@@ -58,7 +58,7 @@ std::string name_of(Kind kind) {
 }
 
 std::vector<NamedSetting> variants_of(Kind kind, const Varied& varied) {
-    constexpr double kMillion = 1e6;  // they are sent as whole numbers
+    constexpr double kMillion = 1e6;  // given.hpp sends whole MB/s
     std::vector<NamedSetting> all;
     for (Setting& each : settings_of(kind)) {
         GptSizes& sizes = each.sizes;

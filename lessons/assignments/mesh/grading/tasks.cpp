@@ -31,7 +31,7 @@ void choose(Rank& /*rank*/, const TaskInputs& in, TaskOutputs& out) {
 }  // namespace
 
 Tasks tasks() {
-    // A kind that runs out of time is not run again. The other kinds are still run.
+    // Each kind of setting has its own task: if one runs out of time, the others run.
     return {{"train", train},
             {"train wide", train},
             {"train nodes", train},

@@ -35,8 +35,8 @@ Axes in_drawn_order(const Judge& judge, Axes axes) {
     return axes;
 }
 
-/// Cases: one rank; each axis without others; two axes in the less usual order; another
-/// mesh; all axes, with tp the fastest, so that neighbours along dp or cp are not
+/// Cases: one rank; each axis alone; tp and dp, with tp as the slowest axis; another
+/// mesh; all axes, with tp as the fastest, so that neighbours along dp or cp are not
 /// consecutive ranks.
 std::vector<GivenJob> all_cases(const Judge& judge) {
     const std::vector<Axes> others{{{"dp", 1}, {"cp", 3}, {"tp", 2}},
@@ -60,7 +60,7 @@ std::vector<GivenJob> all_cases(const Judge& judge) {
     return all;
 }
 
-/// Cases with some steps of AdamW, in which the gradient is clipped.
+/// Cases with three steps of AdamW and clipped gradients.
 std::vector<GivenJob> clipped_cases(const Judge& judge) {
     const std::vector<GivenJob> all = all_cases(judge);
     std::vector<GivenJob> some{all[1], all[2], all.back()};
@@ -71,8 +71,8 @@ std::vector<GivenJob> clipped_cases(const Judge& judge) {
     return some;
 }
 
-/// One step of AdamW, on a job so wide that weights outside of layers, and the messages
-/// of a loss, are only a small part.
+/// One step of AdamW. The layers are so wide that weights outside of layers, and messages
+/// for the loss, are only a small part of the costs.
 GivenJob wide_case(const Judge& judge) {
     GivenJob drawn =
         small_case(judge, in_drawn_order(judge, {{"dp", 2}, {"cp", 2}, {"tp", 2}}), 4);
@@ -98,8 +98,8 @@ TaskRun given(const GivenJob& job) {
 
 // Questions about a run.
 
-/// Asks for the reference's values. If they are wrong, and no known mistake
-/// fits, says `otherwise`.
+/// Judges values. If they are wrong and no known mistake explains them, the report has
+/// the sentence `otherwise`.
 void ask_values(Judge& judge, const TaskRun& run, const AskedValues& asked,
                 const char* otherwise) {
     try {
@@ -110,7 +110,7 @@ void ask_values(Judge& judge, const TaskRun& run, const AskedValues& asked,
     }
 }
 
-/// Asks for a tensor of one number, which is the same on all ranks.
+/// Judges a tensor of one number that must be the same on all ranks.
 void ask_number(Judge& judge, const TaskRun& run, const std::string& name,
                 const char* otherwise) {
     for (const RankResult& rank : judge.run(run).ranks)
@@ -126,7 +126,7 @@ std::vector<std::string> weights_of(const Judge& judge, const TaskRun& run) {
     return names;
 }
 
-/// Asks for the weights at the end.
+/// Judges the weights at the end.
 void ask_weights(Judge& judge, const TaskRun& run, double bound = 1e-9) {
     AskedValues asked{weights_of(judge, run)};
     asked.bound = bound;
@@ -136,7 +136,7 @@ void ask_weights(Judge& judge, const TaskRun& run, double bound = 1e-9) {
                "gathered from them");
 }
 
-/// Asks that ranks with the same part of a weight end with the same bits.
+/// Judges whether ranks with the same part of a weight end with the same bits.
 void ask_same_bits(Judge& judge, const TaskRun& run) {
     const auto& left = judge.run(run).ranks;
     const auto& right = judge.right(run).ranks;
@@ -161,7 +161,7 @@ TaskRun right_wide_run(Judge& judge) {
     return run;
 }
 
-/// Allows an eighth more than the reference's figure.
+/// Allows an eighth more than the reference's cost.
 constexpr Allowed kEighth{100, 12};
 
 }  // namespace

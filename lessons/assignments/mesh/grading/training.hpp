@@ -17,7 +17,7 @@ void judge_steps(Judge& judge);
 void judge_share(Judge& judge);
 void judge_state(Judge& judge);
 
-/// Asks that the weights after a step by the plain gradient are the reference's.
+/// Judges the weights after the job, which has one step of SGD.
 void judge_gradients_of(Judge& judge, const GivenJob& drawn);
 
 inline constexpr RankFigure kFlops{"computed", "flops",

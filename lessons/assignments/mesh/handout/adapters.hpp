@@ -29,13 +29,13 @@ struct Sequence {
 /// The training of a GPT. Every rank is given the same job.
 struct Job {
     lockstep::GptSizes sizes;
-    lockstep::GptKit kit;    ///< you add your own kits around it
+    lockstep::GptKit kit;    ///< makes the GPT's parts; you replace some
     lockstep::DType dtype;   ///< of values and gradients
-    std::uint64_t seed = 0;  ///< for the first values
+    std::uint64_t seed = 0;  ///< for the initial values
     /// The batch of each step: sequences of equal length, at least one for each rank
     /// along "dp". The loss is the mean over all of their tokens.
     std::vector<std::vector<Sequence>> batches;
-    /// Gradients are clipped to this norm; 0: they are not clipped.
+    /// The norm to which gradients are clipped; 0: they are not clipped.
     double most_norm = 0;
     /// Makes the optimizer for the parameters that a rank updates.
     std::function<std::unique_ptr<lockstep::Optimizer>(std::vector<lockstep::Parameter*>)>
@@ -52,8 +52,8 @@ struct Trained {
     std::map<std::string, lockstep::Tensor> weights;
 };
 
-/// The setting for which a mesh is chosen: steps of `sequences` sequences, each as long
-/// as the context, in bf16, by AdamW with f32 masters.
+/// The setting for which you choose a mesh. A step has `sequences` sequences, each as
+/// long as the context, and trains in bf16, with AdamW and f32 masters.
 struct Setting {
     lockstep::GptSizes sizes;
     int sequences = 1;

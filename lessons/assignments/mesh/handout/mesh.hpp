@@ -2,7 +2,7 @@
 
 #include "adapters.hpp"
 
-/// a11.1. Trains the job's GPT on a mesh of those axes: this is one device's program.
+/// a11.1. Trains the job's GPT on a mesh with these axes, as one device of it.
 Trained train(lockstep::Rank& rank, const Job& job, const Axes& axes);
 
 /// a11.2. Returns the mesh on which a step of your train() is fastest. No device may hold

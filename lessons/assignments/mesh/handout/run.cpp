@@ -57,7 +57,7 @@ std::vector<Sample> samples() {
     return {wide, nodes, context};
 }
 
-/// Returns one step of a setting. The values of its tokens do not matter.
+/// Returns a job of one step for a setting. All its tokens are 0: values do not matter.
 Job step_of(const Setting& setting) {
     Job job;
     job.sizes = setting.sizes;

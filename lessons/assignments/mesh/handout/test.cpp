@@ -117,7 +117,7 @@ RunReport run_on_mesh(const Job& job, const Axes& axes) {
         for (const Parameter* parameter : gpt->parameters()) {
             const std::string& name = parameter->name();
             expect(trained.weights.contains(name),
-                   fmt::format("rank {} left nothing of {}", rank.index(), name));
+                   fmt::format("rank {} returned no {}", rank.index(), name));
             rank.keep(name, trained.weights.at(name), parameter->part());
         }
     });
@@ -147,7 +147,7 @@ void test_mesh(const Axes& axes, int sequences, bool tied, double most_norm) {
         expect_close(mesh.whole(name), expected, name + ", all parts together,");
 }
 
-/// Tests a model of twice a device's memory, on two nodes of two devices.
+/// Tests a model that does not fit into one device, on two nodes of two devices.
 void test_choice() {
     constexpr std::int64_t kGB = 1'000'000'000;
     Setting setting;
@@ -178,7 +178,7 @@ void test_choice() {
     const RunReport report = sim::make_cluster(options)->run(
         [&](Rank& rank) { adapters::train(rank, job, axes); });
     expect(report.most_held() <= setting.cluster.memory_bytes,
-           fmt::format("on {} a device holds {} bytes, and has {}", shape.text(),
+           fmt::format("on {} a device needs {} bytes, but has {}", shape.text(),
                        report.most_held(), setting.cluster.memory_bytes));
 }
 

@@ -8,8 +8,8 @@ using namespace lockstep;
 
 namespace {
 
-/// Estimates what a device of a mesh holds in a step of train(), and how long the step
-/// takes. Tensors are bf16.
+/// Estimates the memory of a device in a step of train(), and the time of the step.
+/// Tensors are bf16.
 class Estimate {
   public:
     Estimate(const Setting& setting, const Axes& axes)
@@ -31,9 +31,9 @@ class Estimate {
             (static_cast<double>(sizes.parameters()) - alike) / ranks_of_tp_ + alike;
     }
 
-    /// Values and gradients; this rank's share of f32 masters and two moments; for one
-    /// sequence, the activations that forward saves, whole outside of regions and this
-    /// rank's columns inside; and temporary tensors of the last layer or the logits.
+    /// Adds up values and gradients; this rank's share of f32 masters and two moments;
+    /// the activations of one sequence, some of them sharded by tp; and the temporary
+    /// tensors of the last layer or the logits.
     double bytes() const {
         const double replicas = shape_.size("dp") * shape_.size("cp");
         const double saved =
@@ -45,7 +45,7 @@ class Estimate {
                2 * own_tokens_ * (layers_ * saved + for_a_moment);
     }
 
-    /// One sequence after another, and then the gradient.
+    /// Adds up the time of the rank's sequences and of messages for gradients and values.
     double seconds() const {
         return own_sequences_ * (layers_ * layer_seconds() + head_seconds()) +
                collective(Verb::reduce_scatter, parameters_, {"dp", "cp"}) +
@@ -56,11 +56,11 @@ class Estimate {
     double layer_seconds() const {
         const double wide = product_seconds(hidden_, hidden_ + keys_ + inner_);
         const double narrow = product_seconds(hidden_ + inner_, hidden_);
-        // A query sees half of the keys; 4 flops a pair and column, in backward 10.
+        // A query sees half of the keys. A key and column take 4 flops, in backward 10.
         const double of_pairs =
             own_tokens_ * tokens_ / 2 * 14 * hidden_ / ranks_of_tp_ / spec_.flops_bf16;
         const double moved = 40 * hidden_ + 25 * (hidden_ + inner_) / ranks_of_tp_;
-        // Two sums forward, two backward. Backward's overlap with the weights' gradients.
+        // Two all-reduces each in forward and backward; products hide those of backward.
         const double sum = collective(Verb::all_reduce, own_tokens_ * hidden_, {"tp"});
         return 3 * (wide + narrow) + of_pairs + move_seconds(moved) + 4 * sum -
                std::min(2 * sum, wide) + ring_seconds(of_pairs);
@@ -73,11 +73,11 @@ class Estimate {
     double product_seconds(double in, double out) const {
         return 2 * own_tokens_ * in * out / ranks_of_tp_ / spec_.flops_bf16;
     }
-    /// The time to read and write that many columns of each token.
+    /// Returns the time to read and write `columns` columns of each token.
     double move_seconds(double columns) const {
         return 2 * own_tokens_ * columns / spec_.memory_bytes_per_second;
     }
-    /// Keys and values go around while attention computes, and once more with gradients.
+    /// Returns the ring's time that attention does not hide, forward and backward.
     double ring_seconds(double of_pairs) const {
         const std::vector<int> line = shape_.line(0, "cp");
         const auto hops = static_cast<double>(line.size() - 1);
@@ -104,7 +104,7 @@ class Estimate {
     double keys_;  ///< columns of keys and values together
     double tokens_, own_tokens_;
     int own_sequences_;
-    double parameters_;  ///< that a rank holds
+    double parameters_;  ///< number of parameters on a rank
 };
 
 /// Returns all meshes that can shard everything, in all orders.
@@ -129,7 +129,7 @@ std::vector<Axes> possible_meshes(const Setting& setting) {
 }  // namespace
 
 Axes choose(const Setting& setting) {
-    constexpr double kMargin = 1.03;  // for the error of the estimate
+    constexpr double kMargin = 1.03;  // the estimate may be too low by 3 %
     const auto memory = static_cast<double>(setting.cluster.memory_bytes);
     Axes best;
     double fastest = 0;

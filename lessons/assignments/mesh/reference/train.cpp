@@ -12,13 +12,13 @@ using namespace lockstep;
 
 namespace {
 
-/// Parameters that are sharded in the same way, one after another, with zeros at the end.
-/// Each rank of `replicas` updates a range of them.
+/// The values and gradients of several parameters in flat tensors, with zeros at the end.
+/// Each rank of `replicas` updates one range.
 struct Flat {
     Tensor values;
     Tensor gradients;
     std::unique_ptr<Parameter> range{};  ///< this rank's range
-    bool shared_out = false;             ///< whether the ranks of tp have different parts
+    bool shared_out = false;             ///< whether tp shards these parameters
 };
 
 Tensor make_flat(Device& device, const std::vector<Parameter*>& parameters,
@@ -122,8 +122,8 @@ class OnMesh {
         trained.losses.push_back(loss);
     }
 
-    /// Ranks along dp have different sequences, ranks along cp different tokens, and
-    /// ranks along tp the same. Returns this rank's share of the loss.
+    /// Ranks along dp have different sequences. Ranks along cp have different tokens of a
+    /// sequence, ranks along tp the same tokens. Returns this rank's share of the loss.
     Tensor forward_backward(const std::vector<Sequence>& batch) {
         std::vector<const Sequence*> own;
         const auto ranks = static_cast<std::size_t>(mesh_.size("dp"));
@@ -153,8 +153,8 @@ class OnMesh {
         return result.loss;
     }
 
-    /// Each number of the model counts once: ranges differ along dp and cp, and numbers
-    /// that all ranks of tp have count only on the first rank of tp.
+    /// Counts each number of the model once: ranks along dp and cp have different ranges,
+    /// and parameters that tp replicates count only on the first rank of tp.
     Tensor squared_norm() {
         Tensor squares = device_.zeros({1}, computed_in(job_.dtype));
         for (const Flat& flat : flats_)

@@ -22,7 +22,7 @@ struct Case {
     int limit = 0;  ///< 0 if there is none
 };
 
-/// Draws numbers of an exercise again for each grading.
+/// Returns a function that draws an exercise's numbers, again for each grading.
 auto draws(const Judge& judge, const std::string& exercise) {
     return [&judge, exercise](const std::string& name, int low, int high) {
         return static_cast<int>(judge.draw(exercise + ": " + name, low, high));
@@ -41,8 +41,8 @@ std::vector<Case> plain_cases(const Judge& judge) {
             {draw("p of many", 26, 32), draw("many", 500, 600)}};
 }
 
-/// Returns cases in which groups of `limit` micro-batches divide m, and in which they do
-/// not. Other limits are one, less than m, and more than any stage needs.
+/// Returns cases in which the limit divides m, and in which it does not. Others: a limit
+/// of one, one stage, fewer micro-batches than stages, and limits of p or more.
 std::vector<Case> limited_cases(const Judge& judge) {
     const auto draw = draws(judge, "a4.2");
     const int enough = draw("p of enough", 3, 5), p = draw("p of more", 6, 9);
@@ -59,7 +59,7 @@ std::vector<Case> limited_cases(const Judge& judge) {
              draw("limit of many", 9, 17)}};
 }
 
-/// Returns cases with limits from p on: less than m, more, and more than any stage needs.
+/// Returns cases with limits of p or more: below m, above m, above every stage's need.
 std::vector<Case> split_cases(const Judge& judge) {
     const auto draw = draws(judge, "a4.3");
     const int least = draw("p of limit p", 3, 5), some = draw("p of some", 4, 5);
@@ -77,7 +77,7 @@ std::vector<Case> split_cases(const Judge& judge) {
             {many, draw("many", 400, 500), many + draw("limit of many", 5, 12)}};
 }
 
-/// A function of the handout, and the cases in which it is asked.
+/// A function of the handout, and the cases in which it is judged.
 struct Exercise {
     const char* id;
     const char* task;
@@ -87,7 +87,7 @@ const Exercise kPlain{"a4.1", "one_forward_one_backward", plain_cases};
 const Exercise kLimited{"a4.2", "with_memory_limit", limited_cases};
 const Exercise kSplit{"a4.3", "split_backward", split_cases};
 
-/// Returns the schedules of a case, if the student's can run.
+/// Returns a case's schedules. The criterion fails if the student's schedule cannot run.
 LeftSchedules made_for(Judge& judge, const Exercise& exercise, const Case& size) {
     const auto [p, m, limit] = size;
     const std::string limited = limit > 0 ? fmt::format(", limit {}", limit) : "";
@@ -99,8 +99,8 @@ LeftSchedules made_for(Judge& judge, const Exercise& exercise, const Case& size)
     return made;
 }
 
-/// Asks for the length of the reference's lists. A valid schedule of that length, with
-/// the kinds asked for, has each micro-batch's work once.
+/// Judges the lists' lengths, and the results of training. This is enough: a
+/// valid schedule with as many instructions of each kind does each piece of work once.
 void ask_values(Judge& judge, const LeftSchedules& made) {
     ask_made_alike(judge, made);
     for (int stage = 0; stage < made.right.stages; ++stage) {
@@ -117,9 +117,9 @@ void ask_values(Judge& judge, const LeftSchedules& made) {
     ask_trained(judge, made, made.right.micro_batches);
 }
 
-/// Memory earns no points if the schedule is too slow. With whole backwards, it may take
-/// the reference's time or 4/5 of the time of one micro-batch after another, whichever is
-/// longer; with halves, twice the reference's time.
+/// Judges memory, and whether the schedule is fast enough. With whole backwards, it may
+/// take the reference's time or 4/5 of the time of one micro-batch after another,
+/// whichever is longer; with halves, twice the reference's time.
 void ask_memory(Judge& judge, const LeftSchedules& made) {
     const Timing right = time_schedule(made.right, {{1, 1, 1}});
     const Picoseconds one_by_one =
@@ -130,7 +130,7 @@ void ask_memory(Judge& judge, const LeftSchedules& made) {
     ask_held(judge, made);
 }
 
-/// Skips memory and time of an invalid schedule. The criterion of values reports it.
+/// Returns a criterion. Invalid schedules are reported only by the criterion "values".
 Criterion criterion(const Exercise& exercise, const std::string& what,
                     const std::string& title, int points, const char* step,
                     void (*ask)(Judge&, const LeftSchedules&)) {

@@ -42,8 +42,8 @@ std::string beside_most(const Schedule& schedule, const Held& held) {
     return "no stage holds more than the table allows";
 }
 
-/// Shows the schedule of `name`, drawn with these durations, and what
-/// is `measured` of it.
+/// Draws the schedule that `make` returns, timed with these durations. Prints the text of
+/// `measured`, and whether a stage holds more than `held` allows.
 bool show(const std::string& name, const std::string& sizes,
           const std::function<Schedule()>& make, const Held& held,
           const Durations& durations,
@@ -59,7 +59,7 @@ bool show(const std::string& name, const std::string& sizes,
         fmt::print("{}\n{}\n{}\n", chart_text(chart, {100, false, file}),
                    measured(timing), beside_most(schedule, held));
         write_text_file(file, chart_svg(chart));
-        fmt::print("all of it is drawn in {}\n\n", file);
+        fmt::print("the whole picture is in {}\n\n", file);
         return true;
     } catch (const NotWritten& missing) {
         fmt::print("{}: not written yet: {}\n\n", name, missing.what());
@@ -73,7 +73,8 @@ int in_flight(const Holdings& peak) {
     return peak.in_flight;
 }
 
-/// For whole backwards: compares the end with the time of `turns` forwards and backwards.
+/// Returns a function that writes a schedule's time, and beside it the time of `turns`
+/// forwards and whole backwards.
 std::function<std::string(const Timing&)> beside_turns(const Sizes& sizes, int turns) {
     return [=](const Timing& timing) {
         return fmt::format("all done after {}; the table allows {}", timing.makespan,

@@ -4,9 +4,9 @@
 
 // Schedules of p = stages stages and m = micro_batches micro-batches, as orders of
 // work without messages. Part s of the model is on stage s, as in empty_schedule(),
-// and each stage's list ends as end_step() writes it. On every stage a forward
-// takes t_f and a backward takes t_b; messages take no time. p and m are 1 or more.
-// m may be less than p.
+// and each stage's list ends with the instructions that end_step() adds. On every
+// stage a forward takes t_f and a backward takes t_b; messages take no time. p and m
+// are 1 or more. m may be less than p.
 
 /// a4.1. 1F1B: each micro-batch has one forward and one whole backward. Stage s has at
 /// most min(p - s, m) micro-batches in flight, and all work is done after

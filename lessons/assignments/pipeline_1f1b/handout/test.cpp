@@ -14,7 +14,7 @@
 
 using namespace lockstep;
 
-/// Expects each micro-batch's work once, then R and U, and nothing else.
+/// Expects the work of each micro-batch once, then R and U, and no other instructions.
 void expect_work(const Schedule& schedule, int stage, bool halves) {
     const auto& list = schedule.of_stage(stage);
     const auto has = [&](InstructionKind kind) {
@@ -51,12 +51,11 @@ void expect_runs(const Schedule& schedule, int stages, int micro_batches,
 }
 
 void expect_most(std::int64_t got, std::int64_t most, const std::string& what) {
-    expect(got <= most,
-           fmt::format("{} are {}; {} at most are expected", what, got, most));
+    expect(got <= most, fmt::format("{}: {}; at most {} are expected", what, got, most));
 }
 
-/// Expects that all work is done after `turns` forwards and backwards, first with
-/// forwards shorter than backwards, then with longer forwards.
+/// Expects that the schedule takes at most the time of `turns` forwards and backwards,
+/// first with forwards shorter than backwards, then with longer forwards.
 void expect_turns(const Schedule& schedule, int turns) {
     for (const Durations& each : {Durations{1, 1, 1}, {5, 1, 1}}) {
         const Picoseconds backward = each.backward_input + each.backward_weight;

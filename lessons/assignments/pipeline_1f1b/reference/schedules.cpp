@@ -18,7 +18,7 @@ Schedule one_forward_one_backward(int stages, int micro_batches) {
     Schedule schedule = empty_schedule("1f1b", {stages, micro_batches, 1});
     for (int stage = 0; stage < stages; ++stage) {
         auto& work = work_of(schedule, stage);
-        // One forward for each later stage, before the first backward comes back.
+        // The turns before the first backward: one for each later stage.
         const int ahead = std::min(stages - 1 - stage, micro_batches);
         for (int turn = 0; turn < micro_batches + ahead; ++turn) {
             if (turn < micro_batches) work.push_back({forward, turn});
@@ -30,8 +30,8 @@ Schedule one_forward_one_backward(int stages, int micro_batches) {
 }
 
 // Time is cut into turns of one forward and one backward. Micro-batches start in groups
-// of at most `limit`, one turn apart. A group starts when the previous group's first
-// micro-batch is back at stage 0, p turns after that micro-batch's start.
+// of at most `limit`, one turn apart. A group starts when the first micro-batch of the
+// previous group is back at stage 0, p turns after its own start.
 Schedule with_memory_limit(int stages, int micro_batches, int limit) {
     Schedule schedule = empty_schedule("limited", {stages, micro_batches, 1});
     const int group = std::min(limit, stages);
@@ -50,8 +50,8 @@ Schedule with_memory_limit(int stages, int micro_batches, int limit) {
     return schedule;
 }
 
-// Before its first I, each stage fills its bubble with as many forwards as fit into the
-// way to the last stage and back. If memory is left, the W are delayed.
+// Before its first I, each stage fills its bubble with forwards, until the first
+// micro-batch is back from the last stage. If memory is left, the W are delayed.
 Schedule split_backward(int stages, int micro_batches, int limit) {
     Schedule schedule = empty_schedule("split", {stages, micro_batches, 1});
     const int behind = std::min(limit, 2 * stages - 1) - 1;  // from a forward to its W

@@ -27,9 +27,9 @@ TaskRun given(const Judge& judge, const std::string& task, int ranks,
     return run;
 }
 
-/// Returns runs, drawn again for each grading: sizes that ranks divide and do not divide,
-/// fewer elements than ranks, one rank, another type, and a larger ring. The first run
-/// has equal chunks, so that a wrong direction does not also give wrong sizes.
+/// Returns runs, drawn again for each grading: the number of ranks divides the elements
+/// or not; fewer elements than ranks; one rank; another type; a larger ring. The first
+/// run has equal chunks, so that a wrong direction does not also give wrong sizes.
 std::vector<TaskRun> rings(const Judge& judge, const std::string& task) {
     const auto draw = [&](const char* name, std::int64_t low, std::int64_t high) {
         return judge.draw(name, low, high);
@@ -46,7 +46,7 @@ std::vector<TaskRun> rings(const Judge& judge, const std::string& task) {
         given(judge, task, ranks, draw("elements", 33, 95))};
 }
 
-/// Returns a run whose messages take long compared with their latency.
+/// Returns a run with messages so large that latency is only a small part of their time.
 std::vector<TaskRun> long_ring(const Judge& judge, const std::string& task) {
     const auto ranks = static_cast<int>(judge.draw("ranks of the long one", 5, 7));
     return {given(judge, task, ranks, ranks * judge.draw("long", 7'000, 9'000))};
@@ -56,7 +56,7 @@ const HostTensor& buffer_of(const TaskRun& run) {
     return run.ranks.front().tensors.at("buffer").values;
 }
 
-/// Asks for the chunks that the task should complete: each rank's own chunk and, if the
+/// Judges the chunks that the task should complete: each rank's own chunk and, if the
 /// task gathers them, all chunks.
 void judge_values(Judge& judge, const TaskRun& run) {
     judge.run_ring(run, kWay);
@@ -67,26 +67,26 @@ void judge_values(Judge& judge, const TaskRun& run) {
     judge.as_right(run, asked);
 }
 
-/// Costs count only if the values are right and messages go in one direction.
+/// Requires right values, and messages in the right direction, before costs are judged.
 void needs_right_ring(Judge& judge, const TaskRun& run) {
     judge.needs_values(run, judge_values);
     judge.one_way(run.name, judge.run(run).report, kWay);
 }
 
-/// An empty chunk need not be sent.
+/// Returns how many messages are allowed: a student need not send empty chunks.
 Allowed messages_allowed(const TaskRun& run) {
     return {buffer_of(run).elements() < std::ssize(run.ranks) ? 100 : 0, 0};
 }
 
-/// Judges the bytes of a reduce-scatter or an all-gather. There is only one right number.
+/// Judges the bytes of a reduce-scatter or an all-gather: exactly those of the reference.
 void judge_bytes(Judge& judge, const TaskRun& run) {
     needs_right_ring(judge, run);
     judge.figures_as_right(run, judge.exercise(),
                            {{kSent}, {kMessages, messages_allowed(run)}});
 }
 
-/// Judges the bytes of an all-reduce. A rank may leave out different chunks, depending on
-/// where each is completed. The sum over all ranks is always the same.
+/// Judges the bytes of an all-reduce. Which chunks a rank does not send depends on the
+/// student's order of chunks. Only the sum over all ranks is always the same.
 void judge_all_bytes(Judge& judge, const TaskRun& run) {
     needs_right_ring(judge, run);
     const std::string name = "a1.3: " + run.name;
@@ -100,7 +100,7 @@ void judge_all_bytes(Judge& judge, const TaskRun& run) {
         2 * (buffer.elements() - smallest_chunk) * bytes_of(buffer.dtype());
     for (const RankReport& rank : judge.run(run).report.ranks)
         judge.ask(rank.bytes_sent() <= most,
-                  fmt::format("{}: at most {} bytes a rank", name, most),
+                  fmt::format("{}: each rank sends at most {} bytes", name, most),
                   fmt::format("{} bytes", rank.bytes_sent()));
 }
 

@@ -8,8 +8,8 @@ namespace lockstep {
 
 namespace {
 
-/// Outputs a rank's own chunk of the buffer and, if the collective gathers, all chunks.
-/// If the buffer has changed its shape, outputs the whole buffer.
+/// Returns a task that outputs a rank's own chunk and, if the collective gathers, all
+/// chunks. If the buffer then has another shape, each output is the whole buffer.
 Task on_the_buffer(void (*collective)(Rank&, const Tensor&), bool gathers) {
     return [=](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
         const Tensor& buffer = in.tensor("buffer");

@@ -21,9 +21,9 @@ namespace {
 constexpr std::int64_t kWidth = 3;
 constexpr double kUnseen = -std::numeric_limits<double>::infinity();
 
-/// These numbers are added to a row's scores: in the first block, in the middle blocks,
-/// and in the last block. Maxima move little, rise, or fall. One row sees nothing; other
-/// rows see nothing at first, or in the end.
+/// For each row, the numbers that are added to its scores in the first block, in the
+/// middle blocks, and in the last block. A row's maximum changes little, rises, or falls.
+/// One row sees no keys; another row sees none in the first and the last block.
 constexpr double kShifts[][3] = {{0, 1, 2},
                                  {-990, 0, 990},
                                  {990, 0, -990},
@@ -56,14 +56,14 @@ std::vector<KeyBlock> draw_blocks(const Judge& judge) {
             scores.set(i, scores.at(i) + kShifts[i / keys][place]);
         blocks.push_back(
             {keys == 0 ? name + ", which is empty"
-                       : fmt::format("{}, of whose keys {} none", name, kUnseenBy[place]),
+                       : fmt::format("{}, in which {} no keys", name, kUnseenBy[place]),
              {{"scores", scores},
               {"values", judge.normal(name + ": values", {keys, kWidth})}}});
     }
     return blocks;
 }
 
-/// A state as the student's calls have made it, and as the reference's calls have.
+/// A state: the result of the student's calls, and the result of the reference's calls.
 struct State {
     std::string story = "nothing";  ///< what it has absorbed: "block 0, 1, 2"
     Parts left{{"maximum", HostTensor::of({kRows}, std::vector<double>(kRows, kUnseen))},
@@ -73,8 +73,8 @@ struct State {
     TaskRun last{};  ///< the call that made it, with right states as inputs
 };
 
-/// Makes a call. The grader keeps the states between calls. Each call runs in a process
-/// of its own, so nothing but the state is remembered.
+/// Returns the state after one more call. Each call runs in a process of its own, and
+/// gets the earlier states from the grader, so a student's program can keep nothing else.
 State after(Judge& judge, const std::string& task, const std::string& story,
             const std::map<std::string, State>& states, const Parts& block = {}) {
     const auto call = [&](const char* from, Parts State::*parts) {
@@ -100,7 +100,7 @@ State after(Judge& judge, const std::string& task, const std::string& story,
     return made;
 }
 
-/// Absorbs the blocks in [begin, end).
+/// Returns the state after absorbing the blocks in [begin, end).
 State absorbed(Judge& judge, State state, const std::vector<KeyBlock>& blocks,
                std::size_t begin, std::size_t end) {
     for (std::size_t b = begin; b < end; ++b) {
@@ -121,8 +121,8 @@ bool row_is_unseen(const Judge& judge, const State& state, const State& end) {
     return sum.at(first / mean.shape().columns()) == 0;
 }
 
-/// Asks only for the mean, because a state may have any values that give the right mean.
-/// If the mean is wrong, judges the last call with a right state.
+/// Judges only the mean, because a student may store other values in a state. If the mean
+/// is wrong, judges whether the last call goes wrong even with the reference's state.
 void ask_mean(Judge& judge, const State& state, const std::string& what) {
     const State end = after(judge, "finish", what, {{"state", state}});
     const HostTensor& mean = end.right.at("mean");
@@ -180,14 +180,15 @@ struct SharedSequence {
     }
 };
 
-/// Returns a sequence for which waiting, or keeping too many blocks, visibly costs more.
+/// Returns a sequence so long that unnecessary waits cost visibly more time, and too many
+/// blocks visibly more memory.
 SharedSequence long_sequence(const Judge& judge) {
     const int ranks = static_cast<int>(judge.draw("ranks of the long one", 5, 6));
     return {ranks, ranks * judge.draw("share of the long one", 18, 22), 1, 2, 8};
 }
 
-/// Returns sequences that are drawn again for each grading: tokens that ranks divide and
-/// do not divide, one token on each rank, one rank, a larger ring, and the long sequence.
+/// Returns sequences that are drawn again for each grading: the number of ranks divides
+/// the tokens or not; one token on some ranks; one rank; a larger ring; a long sequence.
 /// The first and the long sequence have equal blocks, so that a wrong direction around
 /// the ring does not also give wrong sizes.
 std::vector<SharedSequence> sequences(const Judge& judge) {
@@ -248,7 +249,7 @@ TaskRun given(const Judge& judge, const std::string& task,
     return run;
 }
 
-/// Returns runs of all sequences, without and with the mask.
+/// Returns runs of all sequences, each without and with a causal mask.
 std::vector<TaskRun> runs(const Judge& judge, const std::string& task) {
     std::vector<TaskRun> all;
     for (SharedSequence sequence : sequences(judge))
@@ -290,9 +291,9 @@ void judge_values(Judge& judge, const TaskRun& run) {
     judge.given_as_before(run);
 }
 
-/// Judges what ranks send. Unlike the reference, a rank may also send its own term of its
-/// block's gradients over the last hop home. Two messages of the reference may be sent as
-/// one.
+/// Judges bytes and messages. In backward, a student's rank may also send its own term of
+/// its block's gradients around the ring, which is one more hop than in the reference. A
+/// student may also send two messages of the reference as one.
 void judge_sent(Judge& judge, const TaskRun& run) {
     const int ranks = static_cast<int>(run.ranks.size());
     const bool goes_home = goes_back(run) && ranks > 1;
@@ -313,12 +314,12 @@ void judge_sent(Judge& judge, const TaskRun& run) {
             "a block makes n - 1 hops, and its gradients n: no rank needs its own block "
             "back");
     }
-    // Two more messages are allowed.
+    // In backward, one more hop is allowed: two messages.
     const int more = goes_home ? 50 / (ranks - 1) : 0;
     judge.figures_as_right(run, judge.exercise(), {{kMessages, {50, more}}});
 }
 
-/// Under a mask fewer hops are needed, so only the direction is judged with a mask.
+/// With a mask a student may leave out some hops, so only the direction is judged then.
 void judge_bytes(Judge& judge, const TaskRun& run) {
     const bool causal = run.ranks.front().numbers.at("causal") != 0;
     if (causal)

@@ -11,7 +11,7 @@ std::vector<double> on_host(Rank& rank, const Tensor& tensor) {
     return {numbers.begin(), numbers.end()};
 }
 
-/// Returns a state that the grader keeps between calls. Nothing else outlives a call.
+/// Returns a state from the inputs: the grader keeps the states between calls.
 OnlineSoftmax state_of(Rank& rank, const TaskInputs& in, const std::string& name) {
     OnlineSoftmax state(in.number("rows"), in.number("width"));
     state.maximum = on_host(rank, in.tensor(name + " maximum"));

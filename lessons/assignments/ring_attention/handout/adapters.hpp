@@ -9,9 +9,9 @@
 // Tests and the grader call only these functions, with these types. Your own functions
 // may have any signature: adapters.cpp calls them.
 
-/// The state of attention for `rows` queries, on the host, after the keys that it has
-/// seen so far. At first it has seen none. Row-major; values are `width` wide. The state
-/// does not grow with the number of keys.
+/// The state of attention for `rows` queries, on the host, after the keys that have been
+/// absorbed so far; a new state has absorbed none. Row-major; values are `width` wide.
+/// The state does not grow with the number of keys.
 struct OnlineSoftmax {
     OnlineSoftmax(std::int64_t queries, std::int64_t columns)
         : rows(queries),
@@ -33,8 +33,8 @@ struct OnlineSoftmax {
 /// have one token more.
 struct Sequence {
     std::int64_t tokens = 0;  ///< on all ranks together
-    std::int64_t heads = 1;   ///< each is queries.shape()[2] / heads columns wide
-    bool causal = false;      ///< if so, a query sees only keys of tokens up to its own
+    std::int64_t heads = 1;   ///< each head is queries.shape()[2] / heads columns wide
+    bool causal = false;      ///< if true, a query sees only keys of tokens up to its own
 };
 
 /// One rank's queries, keys and values, or their gradients, for its own tokens. Each is

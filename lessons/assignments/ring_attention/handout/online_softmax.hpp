@@ -4,10 +4,10 @@
 
 #include "adapters.hpp"
 
-// Softmax over keys that come in blocks, and the mean of values weighted by the softmax,
-// on the host: plain C++, no device (Milakov & Gimelshein 2018, 1805.02867, section 3).
+// Softmax over keys that arrive in blocks, and the mean of values weighted by it: plain
+// C++ on the host, no device (Milakov & Gimelshein 2018, 1805.02867, section 3).
 //
-// Scores are finite, at most 1000 in size, or -infinity for a key that the query does not
+// Scores are numbers from -1000 to 1000, or -infinity for a key that the query does not
 // see. A query may see no key of a block, or no key at all.
 
 /// a5.1. Absorbs a block of n keys, for any n: scores (rows, n) and values (n, width),

@@ -48,7 +48,7 @@ void keep_gradients(Rank& rank, const Tensor& dy, const Qkv& d) {
     rank.keep("dv", d.values);
 }
 
-/// Runs one device's attention to the whole sequence. Keeps inputs and results.
+/// Runs attention over the whole sequence on one device. Keeps inputs and results.
 RunReport run_whole(const Sequence& sequence) {
     return sim::make_cluster(1)->run([=](Rank& rank) {
         Device& device = rank.device();
@@ -76,7 +76,7 @@ RunReport run_whole(const Sequence& sequence) {
     });
 }
 
-/// Runs your attention. Keeps the same tensors, as they are in the end.
+/// Runs your attention. Keeps inputs and results, as they are afterwards.
 RunReport run_ring(int ranks, const Sequence& sequence, bool backward) {
     sim::ClusterOptions options;
     options.ranks = ranks;
@@ -96,7 +96,7 @@ RunReport run_ring(int ranks, const Sequence& sequence, bool backward) {
     });
 }
 
-/// Returns a rank's part of (batches, heads, tokens).
+/// Returns a rank's tokens of a tensor (batches, heads, tokens).
 HostTensor last_part(const HostTensor& whole, Chunk part) {
     const Shape& shape = whole.shape();
     HostTensor own({shape[0], shape[1], part.count}, DType::f64);
@@ -157,7 +157,7 @@ void test_alone(const Sequence& sequence) {
     expect_equal(run_ring(1, sequence, true).bytes_sent(), 0, "bytes sent");
 }
 
-/// Tests the six scores of the lesson's step 5, in two blocks, shifted.
+/// Tests the six scores of the lesson's step 5, in two blocks, with `shift` added.
 void test_online_softmax(double shift, bool merges) {
     const double s = shift;
     OnlineSoftmax state(1, 1), other(1, 1);
@@ -200,7 +200,7 @@ void test_size() {
     adapters::absorb(state, {1, 2, 3, 4, 5, 6}, {10, 20, 30});
     adapters::merge(state, other);
     const auto numbers = state.maximum.size() + state.sum.size() + state.output.size();
-    expect_equal(static_cast<std::int64_t>(numbers), 6, "numbers in a state made with 6");
+    expect_equal(static_cast<std::int64_t>(numbers), 6, "numbers in the merged state");
 }
 
 int main() {

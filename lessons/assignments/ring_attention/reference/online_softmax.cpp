@@ -7,8 +7,8 @@ namespace {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
-/// Makes a row's sums relative to `larger`, which is at least the row's
-/// maximum and not -infinity.
+/// Raises a row's maximum to `larger`, which is not -infinity, and scales the
+/// row's sums accordingly.
 void rescale(OnlineSoftmax& state, std::size_t row, double larger) {
     const auto width = static_cast<std::size_t>(state.width);
     const double factor = std::exp(state.maximum[row] - larger);

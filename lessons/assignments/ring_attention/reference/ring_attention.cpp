@@ -15,12 +15,12 @@ struct Block {
     Tensor keys, values;
 };
 
-/// A block on its way to the next rank, and one that comes from the rank before.
+/// A block that goes to the next rank, and the block that arrives from the rank before.
 struct Hop {
     Block going, coming;
     std::optional<Work> work;
 
-    /// Returns the block that has come. Frees the block that was sent.
+    /// Waits, returns the block that has arrived, and frees the block that was sent.
     Block arrived() {
         if (work) work->wait();
         going = {};
@@ -41,7 +41,7 @@ class Ring {
         return chunk(sequence_.tokens, size(), origin);
     }
 
-    /// Sends on the block that is here after `hops` hops, or its gradients.
+    /// Sends the next rank the block that is here after `hops` hops, or its gradients.
     Hop hand_on(const Block& going, int hops) const {
         const int next = (rank_.index() + 1) % size();
         const int before = (rank_.index() + size() - 1) % size();
@@ -122,8 +122,8 @@ Qkv ring_attention_backward(Rank& rank, const Qkv& own, const Attended& attended
         device.head_row_products(ring.heads_of(dy), ring.heads_of(attended.y))};
     const Tensor d_queries = zeros_like(device, own.queries);
 
-    // This rank's term of its own block's gradients waits until the other
-    // ranks' terms come home.
+    // `home` is this rank's term of its own block's gradients. The other ranks'
+    // terms are added when they arrive.
     Block here{own.keys, own.values};
     const Block home = zeros_like(device, here);
     Hop behind;

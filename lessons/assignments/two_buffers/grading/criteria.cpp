@@ -22,8 +22,8 @@ namespace {
 using enum InstructionKind;
 using two_buffers::drawn;
 
-// The questions about a10.1's schedule. Work, memory and time are judged on F and B only,
-// so that a mistake costs points only in the criterion that names it.
+// Questions about the schedule of a10.1. Work, memory and time are judged with only F and
+// B in the lists, so that a mistake in updates or versions costs no points there.
 
 struct Case {
     int stages = 1;
@@ -52,8 +52,8 @@ std::vector<Case> cases(const Judge& judge) {
             {many, after * draw("many updates", 5, 8), after}};
 }
 
-/// Returns the schedules of a case, if no F or B is missing. All other questions need
-/// every F and B.
+/// Returns the schedules of a case. Fails the criterion if an F or B is missing: the
+/// functions below need every F and B.
 LeftSchedules made_for(Judge& judge, const Case& size) {
     const auto [p, m, k] = size;
     const RankTask task{
@@ -76,8 +76,8 @@ void ask_work(Judge& judge, const LeftSchedules& made) {
     ask_runnable(judge, order_alone(made), "R and U are not counted: ");
 }
 
-/// Returns the first wrong place in a stage's list, or nothing. R and U must come after
-/// every k-th backward, and each backward must be of the current batch.
+/// Explains the first wrong instruction of a stage; empty if there is none. R and U must
+/// follow every k-th backward, and each backward must be of the current batch.
 std::string wrong_update(const Schedule& schedule, int stage, int k) {
     const auto& list = schedule.of_stage(stage);
     int backwards = 0;
@@ -128,8 +128,8 @@ Reads reads_of(const Schedule& schedule) {
     return reads;
 }
 
-/// Returns the sentence for a mistake whose F and B read the same versions. If versions
-/// are right but do not exist yet, looks for a mistake with the same order.
+/// Returns the sentence of a mistake whose F and B read the same versions or, if F and B
+/// read the right versions but too early, the sentence of a mistake with the same order.
 std::string cause_of_versions(const Judge& judge, const LeftSchedules& made) {
     const Reads reads = reads_of(made.left);
     if (reads == reads_of(made.right)) return cause_of_order(judge, made);
@@ -164,8 +164,8 @@ void ask_numbers(Judge& judge, const LeftSchedules& made) {
                 ", by W(b + 1) = W(b) - f'(W(max(0, b - 1)))");
 }
 
-/// Memory earns no points if the schedule takes longer than 3/4 of the time of one
-/// micro-batch after another, and longer than a schedule with a flush after each batch.
+/// Judges memory, and whether the schedule is fast enough. It may take 3/4 of the time of
+/// one micro-batch after another or, if longer, the time with a flush after each batch.
 void ask_memory(Judge& judge, const LeftSchedules& made) {
     const LeftSchedules order = order_alone(made);
     const int p = made.right.stages, m = made.right.micro_batches;
@@ -179,7 +179,7 @@ void ask_time_of_order(Judge& judge, const LeftSchedules& made) {
     ask_time(judge, order_alone(made));
 }
 
-/// Asks a question in each case.
+/// Returns a criterion's function that calls `ask` for each case.
 auto each(void (*ask)(Judge&, const LeftSchedules&)) {
     return [ask](Judge& judge) {
         for (const Case& size : cases(judge))

@@ -25,7 +25,7 @@ std::vector<std::string> lines_left(const TaskResult& result) {
     return lines;
 }
 
-/// Asks for the lines of the reference's output.
+/// Judges whether the task has output the same lines as the reference.
 void lines_as_right(Judge& judge, const TaskRun& run) {
     const std::vector<std::string> left = lines_left(judge.run(run));
     const std::vector<std::string> right = lines_left(judge.right(run));
@@ -59,7 +59,7 @@ TaskRun kept_run(const std::string& generator, const PipelineShape& shape, int s
             {{"kept_versions", {{"list", {rows}}}, {}, true}}};
 }
 
-// a10.3 and a10.4: bytes, and a choice.
+// a10.3: the bytes of a stage. a10.4: the choice of a scheme.
 
 /// The schemes of the handout's adapters.hpp, in the same order.
 enum Scheme { flush, stash, two_buffers };
@@ -123,14 +123,14 @@ struct Setting {
     /// Describes the setting, for sentences.
     std::string text() const {
         return fmt::format(
-            "{}: p = {}, k at most {}, {} updates late at most, {} bytes, t_f = {}, t_b "
-            "= {}, t_u = {}",
+            "{}: p = {}, k at most {}, gradients at most {} updates late, {} bytes, t_f "
+            "= {}, t_b = {}, t_u = {}",
             name, stages(), number("most_per_update"), number("most_late"),
             number("memory"), number("forward"), number("backward"), number("update"));
     }
 };
 
-/// Returns the bytes that each stage holds with a choice.
+/// Returns the maximum number of bytes on each stage if it trains with this choice.
 HostTensor bytes_of(const Judge& judge, const Setting& setting, const Choice& choice) {
     const std::string name = fmt::format("{}, {}", setting.name,
                                          choice_text(choice.scheme, choice.per_update));
@@ -149,7 +149,7 @@ std::vector<Setting> settings(const Judge& judge) {
                         {"backward", 2},
                         {"update", 1}}};
     };
-    // Gives as much memory as the fullest stage holds with a choice, and `more`.
+    // Sets the memory to the bytes of the fullest stage with this choice, plus `more`.
     const auto room = [&](Setting setting, const Choice& choice, std::int64_t more = 0) {
         const HostTensor bytes = bytes_of(judge, setting, choice);
         setting.numbers["memory"] =
@@ -190,7 +190,7 @@ TaskRun choices_run(const std::vector<Setting>& settings) {
     return run;
 }
 
-/// Returns the choice for each setting, or "none" if the task says that nothing fits.
+/// Returns the task's choice for each setting; "none" if it has made no choice.
 std::vector<std::string> choices(const TaskResult& result) {
     std::vector<std::string> texts;
     for (const RankResult& rank : result.ranks) {
@@ -203,11 +203,11 @@ std::vector<std::string> choices(const TaskResult& result) {
     return texts;
 }
 
-/// Returns why a choice is not allowed, or nothing.
+/// Returns why a choice is not allowed; empty if it is allowed.
 std::string objection(const Judge& judge, const Setting& setting, const Choice& choice) {
     const auto [scheme, k] = choice;
     if (scheme == stash && k != 1)
-        return "with a stash there is an update behind every micro-batch: k = 1";
+        return "with a stash there is an update after every micro-batch: k = 1";
     if (scheme == two_buffers && k < setting.stages() - 1)
         return "with so few micro-batches stage 0 would read a version that does not "
                "exist yet";
@@ -223,7 +223,7 @@ std::string objection(const Judge& judge, const Setting& setting, const Choice& 
     return "";
 }
 
-/// Returns what is wrong with a choice that differs from the right one, or nothing.
+/// Returns why a choice is not allowed, if it is not `right`; empty if it is allowed.
 std::string wrong_choice(const Judge& judge, const Setting& setting,
                          const std::string& choice, const std::string& right) {
     if (choice == "none") return right + " is allowed";

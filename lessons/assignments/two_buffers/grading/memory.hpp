@@ -4,7 +4,7 @@
 
 #include "lessons/grader/judge.hpp"
 
-// Judges the versions that stages keep, and the choice by memory: a10.2 to a10.4.
+// a10.2 to a10.4: the versions that stages keep, the bytes of stages, and the choice.
 
 namespace lockstep::lessons::two_buffers {
 
@@ -13,11 +13,11 @@ inline int drawn(const Judge& judge, const std::string& name, int low, int high)
     return static_cast<int>(judge.draw(name, low, high));
 }
 
-/// Asks that each version of a stage's weights is made and dropped at the right place.
+/// Judges where a stage's list makes and drops each version of the weights.
 void judge_kept(Judge& judge);
-/// Asks for the maximum number of bytes of each stage.
+/// Judges the maximum number of bytes of each stage.
 void judge_bytes(Judge& judge);
-/// Ask for a choice that the setting allows, and for the fastest of these.
+/// These two functions judge whether the choice is allowed, and whether it is fastest.
 void judge_allowed(Judge& judge);
 void judge_fastest(Judge& judge);
 

@@ -1,5 +1,5 @@
 // Shows your schedule as a picture and as lists, the versions that each stage keeps, the
-// bytes that three schemes hold, and what you choose for less and less memory.
+// memory of three schemes, and your choices for devices with less and less memory.
 
 #include <algorithm>
 #include <cstdio>
@@ -60,7 +60,7 @@ void show_schedule(const Sizes& sizes) {
                chart_text(chart, {100, false, file}), timing.makespan,
                (sizes.m + sizes.p - 1) * (sizes.forward + sizes.backward));
     write_text_file(file, chart_svg(chart));
-    fmt::print("all of it is drawn in {}\n\n", file);
+    fmt::print("the whole picture is in {}\n\n", file);
     for (int stage = 0; stage < sizes.p; ++stage) {
         fmt::print("stage {}:", stage);
         for (const std::string& text : texts_of(schedule.of_stage(stage)))

@@ -37,8 +37,8 @@ void expect_list(const Schedule& schedule, int stage, const Sizes& sizes) {
         if (list[i].kind != backward || ++backwards % sizes.per_update != 0) continue;
         const bool ends = i + 2 < count && list[i + 1].kind == reduce_gradients &&
                           list[i + 2].kind == optimizer_step;
-        expect(ends, fmt::format("{}: R and U should stand right behind it, the {}th "
-                                 "backward",
+        expect(ends, fmt::format("{}: this is backward number {}; R and U should follow "
+                                 "at once",
                                  schedule.where({stage, i}), backwards));
     }
 }
@@ -59,8 +59,7 @@ void expect_versions(const Schedule& schedule, const Sizes& sizes) {
 }
 
 void expect_most(std::int64_t got, std::int64_t most, const std::string& what) {
-    expect(got <= most,
-           fmt::format("{} are {}; {} at most are expected", what, got, most));
+    expect(got <= most, fmt::format("{}: {}; at most {} are expected", what, got, most));
 }
 
 void test_schedule(const Sizes& sizes) {
@@ -90,7 +89,7 @@ void test_schedule(const Sizes& sizes) {
                                 each.of_kind(forward), each.of_kind(backward)));
 }
 
-/// Tests a list that is written as in a CSV file of schedules: "F0,B0,U".
+/// Tests a stage's list. `text` is the list in the form of a CSV file: "F0,B0,U".
 void test_kept(const std::string& text, const std::vector<Kept>& expected) {
     const Schedule schedule = read_schedule_csv(text + "\n", "list.csv");
     const std::vector<Kept> kept = adapters::kept_versions(schedule.of_stage(0));
@@ -100,13 +99,13 @@ void test_kept(const std::string& text, const std::vector<Kept>& expected) {
         expect_equal(kept[version].made, expected[version].made,
                      fmt::format("where version {} is made", version));
         expect_equal(kept[version].dropped, expected[version].dropped,
-                     fmt::format("behind which instruction version {} goes", version));
+                     fmt::format("where version {} is used for the last time", version));
     }
 }
 
 void test_bytes(const Choice& choice, int stage, std::int64_t expected) {
     expect_equal(adapters::most_bytes(choice, 4, stage, {1'000, 100, 10, 1}), expected,
-                 fmt::format("bytes of stage {} of 4 at most", stage));
+                 fmt::format("maximum of bytes on stage {} of 4", stage));
 }
 
 void expect_choice(const Setting& setting, Scheme scheme, int per_update) {
@@ -148,9 +147,9 @@ void test_memory(PublicTest& test) {
 }
 
 void test_choices(PublicTest& test) {
-    test.check("a10.4 room for all, at most one update late",
+    test.check("a10.4 room for all schemes, gradients at most one update late",
                [] { expect_choice(setting_of(10'000, 8, 1), Scheme::two_buffers, 8); });
-    test.check("a10.4 room for all, at most two micro-batches an update",
+    test.check("a10.4 room for all schemes, at most two micro-batches for an update",
                [] { expect_choice(setting_of(10'000, 2, 3), Scheme::stash, 1); });
     test.check("a10.4 room for one version",
                [] { expect_choice(setting_of(1'500, 8, 1), Scheme::flush, 8); });

@@ -6,7 +6,7 @@ using namespace lockstep;
 
 using enum InstructionKind;
 
-// 1F1B's order, as if all batches were one. Only the versions that are read change.
+// F and B are in the order of 1F1B for a single batch. R and U follow every k-th B.
 Schedule two_buffers(int stages, int micro_batches, int per_update) {
     Schedule schedule = empty_schedule("two buffers", {stages, micro_batches, 1});
     for (int stage = 0; stage < stages; ++stage) {

@@ -23,7 +23,7 @@ TaskRun given(const Judge& judge, const std::string& task, int ranks, bool causa
     const std::int64_t parts = task.starts_with("to_") ? draw("parts", 2, 3) : 3;
     const Shape of_tokens{tokens, batches, ranks * parts * columns};
     const Shape of_heads{ranks * tokens, batches, parts * columns};
-    // to_heads and to_tokens are asked for both types.
+    // to_heads and to_tokens are tested with both types.
     const DType dtype = task.starts_with("to_") && ranks == 3 ? DType::f32 : DType::f64;
     TaskRun run{fmt::format("{}, {} tokens and {} heads each, {}", kind, tokens, heads,
                             name_of(dtype)),
@@ -41,8 +41,7 @@ TaskRun given(const Judge& judge, const std::string& task, int ranks, bool causa
     return run;
 }
 
-/// Returns runs on two, three, one and more ranks. Attention runs without and with the
-/// mask.
+/// Returns runs on 1, 2, 3 and more ranks; attention also runs with a causal mask.
 std::vector<TaskRun> runs(const Judge& judge, const std::string& task) {
     std::vector<TaskRun> all;
     for (const int ranks : {2, 3, 1, static_cast<int>(judge.draw("more ranks", 4, 6))})
@@ -72,9 +71,9 @@ Assignment ulysses_assignment() {
             {"ulysses.hpp", "ulysses.cpp", "adapters.cpp"},
             taught_by(
                 "ring-self-attention",
-                {{"a13.1-heads", "to_heads gives all tokens of the own columns", 25,
+                {{"a13.1-heads", "to_heads returns all tokens of a rank's columns", 25,
                   "other_ways", each_run({runs}, "to_heads", judge_values)},
-                 {"a13.1-tokens", "to_tokens gives the own tokens of all columns", 25,
+                 {"a13.1-tokens", "to_tokens returns all columns of a rank's tokens", 25,
                   "other_ways", each_run({runs}, "to_tokens", judge_values)},
                  {"a13.2-values", "forward gives one device's y", 15, "other_ways",
                   each_run({runs}, "forward", judge_values), /*needs=*/{},

@@ -14,7 +14,7 @@ using namespace lockstep;
 
 constexpr std::int64_t kTokens = 12, kBatches = 2, kWidth = 3;
 
-/// Returns numbers of the whole sequence, (tokens, batches, columns).
+/// Returns values for the whole sequence, (tokens, batches, columns).
 HostTensor whole(char name, std::int64_t columns) {
     HostTensor values({kTokens, kBatches, columns}, DType::f64);
     for (std::int64_t i = 0; i < values.elements(); ++i)

@@ -2,8 +2,8 @@
 
 using namespace lockstep;
 
-// Block i that is sent has the columns of rank i's heads. Block i that is received has
-// rank i's tokens, so that all blocks together are the sequence.
+// Sends to rank i a block with the columns of rank i's heads. The block from rank i has
+// rank i's tokens, so all received blocks together are the sequence.
 Tensor to_heads(Rank& rank, const Tensor& own_tokens, int parts) {
     Device& device = rank.device();
     const int n = rank.size();

@@ -13,14 +13,14 @@ namespace lockstep::lessons {
 
 namespace {
 
-/// The bound for values. The order of sums matters more if AdamW divides by their size.
+/// The bound for values. AdamW divides by gradients' size, so rounding matters more.
 constexpr double kBound = 1e-9;
 
 struct ZeroCase : MicroBatchCase {
     int steps = 3;
 
     std::int64_t elements(int layer) const { return (in(layer) + 1) * out(layer); }
-    /// Returns the elements of a rank's range of the layer.
+    /// Returns the number of elements of a rank's range of the layer.
     std::int64_t range(int layer) const {
         return (elements(layer) + ranks() - 1) / ranks();
     }
@@ -28,7 +28,7 @@ struct ZeroCase : MicroBatchCase {
 
 // The grader's cases, drawn again for each grading.
 
-/// Ranks have equal numbers of micro-batches. They cannot divide the last layer equally.
+/// Equal numbers of micro-batches, and a last layer that several ranks divide unequally.
 ZeroCase even_case(const Judge& judge, const std::string& label, std::int64_t ranks,
                    int low, int high) {
     const auto count = static_cast<int>(judge.draw(label + ", micro-batches", low, high));
@@ -41,9 +41,9 @@ ZeroCase even_case(const Judge& judge, const std::string& label, std::int64_t ra
     return drawn;
 }
 
-/// Returns a case for costs: one step, equal layers that ranks divide, and one
-/// micro-batch of the same rows on each rank. So mistakes of accumulation and of sizes do
-/// not cost points twice.
+/// Returns a case for costs: one step, layers of one size that the number of ranks
+/// divides, and one micro-batch of `rows` rows on each rank. So mistakes in accumulation
+/// and in sizes do not cost points twice.
 ZeroCase wide_case(const std::string& label, int layers, std::int64_t rows,
                    std::int64_t width) {
     return {{label, {4, {rows}}, layers, width, width, width}, 1};
@@ -66,7 +66,7 @@ HostTensor layer_values(const Judge& judge, const ZeroCase& one, int layer) {
 /// Returns a stage's run. Each rank is given whole layers or, in stage 3, its ranges.
 TaskRun given(const Judge& judge, const std::string& stage, const ZeroCase& one) {
     RankTask same{stage, {}, {}};
-    // A large epsilon lets the gradient's size count; AdamW would hide a wrong factor.
+    // With a small epsilon, AdamW would hide a wrong factor of the gradients.
     same.numbers = {{"layers", one.layers},
                     {"steps", one.steps},
                     {"learning rate in thousandths", 20},
@@ -131,7 +131,7 @@ bool is_of(const TaskRun& run, const char* stage) {
     return run.ranks.front().task == stage;
 }
 
-/// Asks for the layers' values; in stages 1 and 2, all on each rank, with the same bits.
+/// Judges the layers' values; in stages 1 and 2, each rank has all, with the same bits.
 void judge_values(Judge& judge, const TaskRun& run) {
     const bool in_ranges = is_of(run, "stage_3");
     AskedValues asked;
@@ -148,7 +148,7 @@ void judge_sent(Judge& judge, const TaskRun& run) {
     judge.verbs_as_right(run, judge.exercise());
 }
 
-/// Another criterion says what is wrong with values of several micro-batches.
+/// Judges bytes. With several micro-batches, another criterion judges the values.
 std::function<void(Judge&)> bytes_of(const std::string& stage) {
     return [=](Judge& judge) {
         judge.needs_values(heavy_run(judge, stage).front(), judge_values);
@@ -161,7 +161,7 @@ constexpr RankFigure kOptimizer{"optimizer's state", "bytes of memory",
                                     return rank.memory.peak_of(MemoryCategory::optimizer);
                                 }};
 
-/// In stage 1 a rank may also hold its reduced range: an n-th of the gradients.
+/// Judges memory. In stage 1 a rank may also hold the reduced gradients of its range.
 void judge_memory(Judge& judge, const TaskRun& run) {
     judge.needs_values(run, judge_values);
     judge.figures_as_right(
@@ -169,8 +169,8 @@ void judge_memory(Judge& judge, const TaskRun& run) {
         {{kOptimizer, {0, 1}}, {kPeak, {100, is_of(run, "stage_1") ? 15 : 4}}});
 }
 
-/// Judges the time of a second step, which leaves out everything that is made
-/// before the first step.
+/// Judges the time of the second step, which has none of the preparations that a program
+/// makes before the first step.
 void judge_time(Judge& judge, const std::string& stage, int percent_more,
                 const char* less) {
     const TaskRun first = timed_run(judge, stage, 1);
@@ -185,7 +185,7 @@ void judge_time(Judge& judge, const std::string& stage, int percent_more,
         {24, percent_more}, less);
 }
 
-/// New values may be gathered after all ranges have been updated.
+/// Allows 3 % more, because a student may gather new values after updating all ranges.
 void judge_time_of_stage_2(Judge& judge) {
     judge_time(judge, "stage_2", 3,
                "overlap a layer's reduce-scatter with the backward of the layer before "
@@ -202,14 +202,14 @@ std::vector<Criterion> criteria() {
     return {
         {"a8.1-values", "stage 1 ends with one device's values on every rank", 15,
          "stage_1", each_run({small_runs}, "stage_1", judge_values)},
-        {"a8.1-bytes", "stage 1 sends a reduce-scatter and an all-gather a step", 8,
+        {"a8.1-bytes", "stage 1 sends a reduce-scatter and an all-gather per step", 8,
          "stage_1", bytes_of("stage_1")},
         {"a8.1-memory", "stage 1 holds an n-th of the optimizer's state", 11, "stage_1",
          each_run({heavy_run}, "stage_1", judge_memory)},
         {"a8.2-values", "stage 2 ends with one device's values on every rank", 10,
          "stage_2", each_run({small_runs}, "stage_2", judge_values)},
         {"a8.2-bytes",
-         "stage 2 sends a reduce-scatter a micro-batch and an all-gather a step", 5,
+         "stage 2 sends a reduce-scatter per micro-batch and an all-gather per step", 5,
          "stage_2", bytes_of("stage_2")},
         {"a8.2-memory", "stage 2 holds the gradients of its ranges and two layers", 8,
          "stage_2", each_run({heavy_run}, "stage_2", judge_memory)},
@@ -218,7 +218,7 @@ std::vector<Criterion> criteria() {
         {"a8.3-values", "stage 3 ends with one device's values, in ranges", 10, "stage_3",
          each_run({small_runs}, "stage_3", judge_values)},
         {"a8.3-bytes",
-         "stage 3 gathers twice and reduces once a micro-batch, less the last layer's "
+         "stage 3 gathers twice and reduces once per micro-batch, less the last layer's "
          "second gather",
          5, "stage_3", bytes_of("stage_3")},
         {"a8.3-memory",

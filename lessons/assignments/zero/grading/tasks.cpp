@@ -35,8 +35,8 @@ Layers layers_of(Device& device, const TaskInputs& in, bool whole,
     return layers;
 }
 
-/// Returns the values of the layer that the rank has, without the zeros at the end, or no
-/// tensor if it has only zeros.
+/// Returns the rank's values of a layer, without the zeros at the end; no tensor if all
+/// are zeros.
 Tensor left_of(const Layer& layer, const Rank& rank, bool whole) {
     std::int64_t count = 0;
     for (const Parameter* parameter : layer.module->parameters())

@@ -13,8 +13,8 @@
 struct MicroBatch {
     lockstep::Tensor x;        ///< (rows, features), f64; at least one row
     lockstep::Tensor targets;  ///< (rows), i32: the class of each row
-    /// The rows, divided by the rows of all micro-batches of all ranks in the step. This
-    /// is the weight of the micro-batch's mean in the mean over all rows.
+    /// The number of rows, divided by the number of all ranks' rows in the step: the
+    /// weight of the micro-batch's mean in the mean over all rows.
     double weight;
 };
 using MicroBatches = std::vector<MicroBatch>;
@@ -24,7 +24,7 @@ using MicroBatches = std::vector<MicroBatch>;
 /// Rank i updates range i.
 struct Layer {
     lockstep::Module* module;  ///< has parameters, whose gradients are absent
-    /// Stages 1 and 2: all ranges, (n k). The parameters' values are views of them.
+    /// Stages 1 and 2: all ranges, (n k), of which the parameters' values are views.
     /// Stage 3: only this rank's range, (k). The parameters' values are absent.
     lockstep::Tensor values;
 };

@@ -20,7 +20,7 @@ constexpr int kSteps = 3;
 const Training kTraining{kSteps,
                          {.learning_rate = 0.05, .epsilon = 0.01, .weight_decay = 0.1}};
 
-/// The columns of each layer's input, and of the last layer's output.
+/// The number of columns of each layer's input, and of the last layer's output.
 constexpr std::int64_t kColumns[] = {3, 5, 5, 4};
 constexpr int kLayers = 3;
 
@@ -40,7 +40,7 @@ std::int64_t elements(int layer) {
     return (kColumns[layer] + 1) * kColumns[layer + 1];
 }
 
-/// Returns the elements of a rank's range of the layer, on `ranks` ranks.
+/// Returns the number of elements of a rank's range of the layer.
 std::int64_t range(int layer, std::int64_t ranks) {
     return (elements(layer) + ranks - 1) / ranks;
 }
@@ -112,7 +112,7 @@ MicroBatches batches_of(Rank& rank, const Rows& rows) {
     return mine;
 }
 
-/// Returns the values after your function.
+/// Returns the values of all layers after your function.
 RunReport run(const Rows& rows, Stage stage, bool whole) {
     return sim::make_cluster(static_cast<int>(rows.size()))->run([&](Rank& rank) {
         const Network network = make_network(rank, whole);

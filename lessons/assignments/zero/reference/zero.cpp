@@ -11,7 +11,7 @@ using namespace lockstep;
 
 namespace {
 
-/// Makes a layer's parameters views of `whole`; absent if `whole` is absent.
+/// Sets `member` of a layer's parameters to views of `whole`, or to none if it is none.
 void show(const Layer& layer, const Tensor& whole, Tensor Parameter::*member) {
     std::int64_t begin = 0;
     for (Parameter* parameter : layer.module->parameters()) {
@@ -31,8 +31,8 @@ Tensor own_range(const Rank& rank, const Tensor& whole) {
 /// A layer as this rank holds it: its own range always, other ranges for a while.
 struct Sharded {
     const Layer* layer;
-    std::int64_t elements;             ///< of all ranges
-    std::unique_ptr<Parameter> shard;  ///< values and gradients of its range
+    std::int64_t elements;             ///< number of elements of all ranges
+    std::unique_ptr<Parameter> shard;  ///< values and gradients of this rank's range
     Tensor values{};                   ///< all ranges
     Tensor gradients{};
     std::optional<Work> gather{};
@@ -40,8 +40,8 @@ struct Sharded {
 };
 using Network = std::vector<Sharded>;
 
-/// Makes a layer's shard from `own`, the values of this rank's range. If `keeps`, also
-/// makes gradients of all ranges.
+/// Makes a layer's shard from `own`, the values of this rank's range. If `keeps`, the
+/// gradients of all ranges exist from now on.
 Sharded share_out(Rank& rank, const Layer& layer, const Tensor& own, bool keeps) {
     Device& device = rank.device();
     const MemoryScope scope(device, MemoryCategory::gradients);
@@ -85,7 +85,7 @@ void forward_and_backward(Device& device, const Layers& layers, const MicroBatch
         x = layers[i].module->forward(x, saved[i]);
         stage.after_forward(i);
     }
-    // Only the weight divides, so sums of weighted gradients are the mean's gradients.
+    // The weight already divides by all rows, so gradients only need to be summed.
     Tensor dy = cross_entropy_loss(device, x, batch.targets, batch.weight).gradient;
     x = {};
     for (std::size_t i = layers.size(); i-- > 0;) {

@@ -72,7 +72,7 @@ cublasStatus_t cublasDgemm_64(cublasHandle_t handle, cublasOperation_t transpose
                               int64_t k, const double* alpha, const double* a,
                               int64_t lda, const double* b, int64_t ldb,
                               const double* beta, double* c, int64_t ldc);
-// The matrices of product i, of `count` products, begin i strides further.
+// Computes `count` products. The matrices of product i begin i strides after the first.
 cublasStatus_t cublasSgemmStridedBatched_64(
     cublasHandle_t handle, cublasOperation_t transpose_a, cublasOperation_t transpose_b,
     int64_t m, int64_t n, int64_t k, const float* alpha, const float* a, int64_t lda,

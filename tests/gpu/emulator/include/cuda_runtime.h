@@ -1,11 +1,11 @@
 // The part of the CUDA runtime that gpu/ uses, emulated on the CPU for tests.
 //
 // This is a test double, not a GPU. It checks results, orders and misuse. It does not
-// check speed or most faults of hardware. It does not find races between warps that show
-// in no order of threads at barriers.
+// check speed or most faults of hardware. It does not find races that show only if a
+// thread pauses elsewhere than at a barrier or at an exchange in its warp.
 //
-// - A stream is a thread with a queue. Operations that no event orders really race, and
-//   short delays sometimes change their order. An event is a point of a stream.
+// - A stream is a thread with a queue. Operations really race unless an event orders
+//   them; short delays sometimes change their order. An event is a point of a stream.
 // - The threads of a block are fibers on the stream's thread. Their order changes at
 //   every barrier, and blocks run in a random order, so a missing barrier gives wrong
 //   numbers. If a block cannot continue, the process ends and says why.
@@ -16,7 +16,7 @@
 // Environment: EMULATED_GPUS is the number of devices (4; 0: no GPU), EMULATED_GPU_BYTES
 // is the memory of each (2 GiB), EMULATED_GPU_SEED is the seed of orders and delays (1).
 // EMULATED_GPU_DELAYS=0 turns delays off, EMULATED_MEMORY_POOLS=0 turns memory pools off.
-// EMULATED_DRIVER_VERSION (13000) and EMULATED_NCCL_VERSION (22809) can be set too old.
+// EMULATED_DRIVER_VERSION (13000) and EMULATED_NCCL_VERSION (22809) may be old versions.
 // EMULATED_CAPABILITY is the GPUs' compute capability (80; kernels exist from 80 on), and
 // EMULATED_KERNELS_FOR is the capability that kernels claim (80). README.md has the rest.
 #pragma once

@@ -18,7 +18,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __grid_constant__
-// A stream's thread runs the stream's blocks one after another.
+// A stream's thread runs one block at a time, so the blocks can share a variable.
 #define __shared__ static thread_local
 
 extern constinit thread_local uint3 threadIdx;

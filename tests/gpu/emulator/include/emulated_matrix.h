@@ -1,7 +1,7 @@
 // Tensor cores, a block's own memory, and copies to it. On a GPU, kernels use PTX
 // instructions for these. Each lane has parts of the matrices, as in the PTX ISA: rows
 // lane / 4 and lane / 4 + 8 of a and of the sums, and column lane / 4 of b. In the other
-// dimension a lane has pairs of neighbours, from lane % 4 * 2 on.
+// dimension a lane has pairs of neighbours; the first pair begins at lane % 4 * 2.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@
 
 namespace emulated {
 
-/// Returns the block's memory. Its size is that of the launch. At first all bits are set.
+/// Returns the block's memory. The launch gave its size. At first all bits are set.
 void* memory_of_block();
 /// Ends the process if the block's memory does not contain these bytes.
 void require_in_memory_of_block(const void* address, std::size_t bytes);
@@ -27,7 +27,7 @@ void start_copy(void* to, const void* from, bool is_there);
 void end_group_of_copies();
 void wait_for_all_but_last_group();
 
-/// All lanes of a warp run this together. Each lane passes one pointer.
+/// All lanes of a warp call do_together() together. Each lane passes one pointer.
 using WarpAction = void (*)(void* const (&of_lanes)[32]);
 void do_together(WarpAction action, void* mine, Place place);
 

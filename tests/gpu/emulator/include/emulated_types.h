@@ -1,4 +1,4 @@
-// Types and constants of the CUDA runtime. If a value can matter, it is CUDA's.
+// Types and constants of the CUDA runtime. Values that matter are the same as in CUDA.
 #pragma once
 
 #include <cstddef>

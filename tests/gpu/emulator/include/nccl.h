@@ -1,8 +1,8 @@
 // The part of NCCL 2.28 that gpu/ uses, emulated between processes of this machine (see
 // cuda_runtime.h). Messages are plain bytes through sockets, without any description. If
 // the calls of ranks do not match, ranks hang or get wrong data, as with NCCL. Every
-// operation sends whole buffers to the ranks that need them, and adds up in the order of
-// ranks, so all ranks get the same bits.
+// operation sends whole buffers to the ranks that need them; these add up the buffers in
+// the order of ranks, so all ranks get the same bits.
 //
 // Some rules of NCCL that programs often forget:
 // - A nonblocking communicator answers ncclInProgress to every call that takes time, also
@@ -14,7 +14,7 @@
 // - Operations of one communicator run in the order of their calls, on any streams. All
 //   operations of a group progress together.
 // - Two ranks on one GPU of one host are refused. NCCL_HOSTID names the host; if it is
-//   not set, the host has its own name.
+//   not set, gethostname() names it.
 //
 // Two mistakes end the process: two threads are inside one communicator at once, or a
 // buffer crosses the end of the allocation in which it begins.
