@@ -97,7 +97,8 @@ TEST_CASE("Names, groups and splits that are too large are refused", "[grader]")
         said_to({message(RankRequest::declare_replicas, kWorldNumber, x, name, kHere)}),
         ContainsSubstring("a name is too long"));
     const std::vector<CommOperation> many(5000, operation(Verb::all_reduce, -1, x, x));
-    CHECK_THAT(said_to({launch(many)}), ContainsSubstring("a group has too many operations"));
+    CHECK_THAT(said_to({launch(many)}),
+               ContainsSubstring("a group has too many operations"));
 }
 
 TEST_CASE("Each operation of a group counts, and a deadline ends a run", "[grader]") {

@@ -161,7 +161,7 @@ class OwnPrograms(unittest.TestCase):
         for backend in "sim", "nccl":
             def wrong(mistake, *words, backend=backend):
                 return self.run_in(backend, program, "--set", f"mistake={mistake}", *words)
-            self.assert_ends(wrong("shape"), 2, "own: rank 1: ", "main.cpp:18: 9 rows")
+            self.assert_ends(wrong("shape"), 2, "own: rank 1: ", "main.cpp:18: a tensor of shape (4) has no 9 rows")
             self.assert_ends(wrong("thrown"), 1, "own: rank 1: no such thing\n")
             self.assert_ends(wrong("own"), 1, "own: rank 1: something was thrown that is no")
         self.assert_ends(self.run_in("sim", program, "--set", "mistake=hang"), 1, "F07: ",
