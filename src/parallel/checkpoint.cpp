@@ -58,7 +58,7 @@ bool is_of_checkpoint(std::string_view name) {
 
 bool is_whole(const fs::path& place) {
     try {
-        const CheckpointReader reader(place);
+        CheckpointReader(place).check();
         return true;
     } catch (const UsageError&) {
         return false;
@@ -143,21 +143,36 @@ void make_room(const fs::path& place) {
         fs::remove(path);
 }
 
-void write_own_file(const Communicator& ranks, const fs::path& place, std::int64_t step,
-                    const std::vector<Held>& held) {
+/// Returns a name that is the same on all ranks. Saves of different steps or values
+/// almost never have the same name. `own` is the index of this rank's file.
+std::string name_of_save(Device& device, Communicator& ranks,
+                         const CheckpointIndex& own) {
+    constexpr int kBits = 16;  // the sums of such numbers are exact
+    const std::uint64_t hash = hash_of(own);
+    std::vector<double> numbers;
+    for (int shift = 0; shift < 64; shift += kBits)
+        numbers.push_back(static_cast<double>(hash >> shift & ((1U << kBits) - 1)));
+    return fmt::format("{:016x}", hashes_of(sum_over(device, ranks, numbers)).at(0));
+}
+
+void write_own_file(Device& device, Communicator& ranks, const fs::path& place,
+                    std::int64_t step, const std::vector<Held>& held) {
     const std::string file = file_of_rank(ranks.rank());
     CheckpointIndex index;
     index.step = step;
     NamedTensors tensors;
     for (const Held& entry : held) {
         if (!entry.writes) continue;
-        tensors.emplace(entry.name, entry.tensor.device()->download(entry.tensor));
-        index.tensors[entry.name] = {entry.role,
-                                     entry.tensor.dtype(),
-                                     entry.part.whole,
-                                     entry.steps,
-                                     {{file, entry.part}}};
+        const auto& [name, values] =
+            *tensors.emplace(entry.name, entry.tensor.device()->download(entry.tensor))
+                 .first;
+        index.tensors[name] = {entry.role,
+                               values.dtype(),
+                               entry.part.whole,
+                               entry.steps,
+                               {{file, entry.part, hashes_of(values)}}};
     }
+    index.save = name_of_save(device, ranks, index);
     write_durable_safetensors(place / file, tensors, {{kIndexFile, index_text(index)}});
 }
 
@@ -232,7 +247,7 @@ void save_checkpoint(Device& device, Communicator& ranks, const fs::path& folder
         return fmt::format("save_checkpoint: {} is a whole checkpoint already",
                            place.string());
     });
-    write_own_file(ranks, place, step, held);
+    write_own_file(device, ranks, place, step, held);
     wait_for_all(device, ranks);  // all files are written
     if (is_first) {
         std::vector<std::string> files;

@@ -49,21 +49,27 @@ struct TrainingState {
 /// it; declare the copies before (declare_replicas_of). If copies of a buffer differ, the
 /// copy of the first rank that has the buffer is saved.
 ///
+/// A checkpoint is one save: all its files have the save's name (CheckpointIndex::save),
+/// and each piece has hashes of its bytes. Loading refuses a file of another save, and
+/// bytes that are not those that were written, by the name of the file.
+///
 /// Rank 0 writes the index after all files are on the disk. A folder without an index is
 /// not a checkpoint. So after a crash at any time, the old or the new checkpoint is
 /// whole. Files of an unfinished or damaged checkpoint of the same step are removed
 /// first. A whole checkpoint and all other files are never touched.
 ///
-/// Copies the saved tensors from each device to its host, and runs all-reduces of one
-/// number. Throws UsageError if a whole checkpoint of this step exists; if the ranks do
-/// not hold each parameter exactly once (copies not counted); if the strategy has state
-/// that a checkpoint does not save (GradientSync::unsaved); or in a run of shapes only.
-/// Throws std::system_error with the path if a file cannot be written.
+/// Copies the saved tensors from each device to its host, and runs all-reduces of at most
+/// four numbers. Throws UsageError if a whole checkpoint of this step exists; if the
+/// ranks do not hold each parameter exactly once (copies not counted); if the strategy
+/// has state that a checkpoint does not save (GradientSync::unsaved); or in a run of
+/// shapes only. Throws std::system_error with the path if a file cannot be written.
 void save_checkpoint(Device& device, Communicator& ranks,
                      const std::filesystem::path& folder, std::int64_t step,
                      const TrainingState& state);
 
-/// Returns the folder's whole checkpoint with the highest step, if there is one.
+/// Returns the folder's whole checkpoint with the highest step, if there is one. Reads
+/// all bytes of that checkpoint, and of later damaged ones, to compare them with their
+/// hashes.
 std::optional<std::filesystem::path> latest_checkpoint(
     const std::filesystem::path& folder);
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstring>
 #include <limits>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "src/core/bits.hpp"
 #include "src/core/require.hpp"
 #include "src/report/files.hpp"
 #include "src/text/json.hpp"
@@ -16,7 +18,8 @@ namespace lockstep {
 
 namespace {
 
-constexpr const char* kFormat = "lockstep checkpoint 1";
+constexpr const char* kFormat = "lockstep checkpoint 2";
+constexpr const char* kFormatWithoutHashes = "lockstep checkpoint 1";
 constexpr std::array<const char*, 3> kRoles = {"parameter", "optimizer", "buffer"};
 constexpr std::array<DType, 4> kDTypes = {DType::f32, DType::f64, DType::i32,
                                           DType::bf16};
@@ -29,16 +32,24 @@ Json extents_of(const Shape& shape) {
     return extents;
 }
 
+std::string hash_text(std::uint64_t hash) {
+    return fmt::format("{:016x}", hash);
+}
+
 Json json_of(const SavedTensor::Piece& piece) {
     Json rows = Json::array();
     for (const Part::Rows& block : piece.part.rows)
         rows.push_back(
             Json(std::vector<std::int64_t>{block.at, block.from, block.count}));
+    Json hashes = Json::array();
+    for (const std::uint64_t hash : piece.hashes)
+        hashes.push_back(hash_text(hash));
     return Json::Object{{"file", piece.file},
                         {"shape", extents_of(piece.part.shape)},
                         {"rows", rows},
                         {"column", piece.part.column},
-                        {"flat", piece.part.flat}};
+                        {"flat", piece.part.flat},
+                        {"hashes", hashes}};
 }
 
 Json json_of(const SavedTensor& tensor) {
@@ -55,11 +66,12 @@ Json json_of(const SavedTensor& tensor) {
 /// Reads the values of an index. An error says where in the index the wrong value is.
 class IndexReader {
   public:
-    explicit IndexReader(std::string where) : where_(std::move(where)) {}
+    IndexReader(std::string where, bool has_hashes)
+        : where_(std::move(where)), has_hashes_(has_hashes) {}
 
     /// Returns a reader for a member, one level deeper.
     IndexReader at(const std::string& member) const {
-        return IndexReader(where_ + ": " + member);
+        return {where_ + ": " + member, has_hashes_};
     }
     void check(bool condition, const char* expected) const {
         require(condition, [&] { return fmt::format("{}: {}", where_, expected); });
@@ -71,6 +83,17 @@ class IndexReader {
         const auto number = value.get<std::int64_t>();
         check(number >= 0 && number <= kMost, "a number is too large, or negative");
         return number;
+    }
+
+    std::uint64_t hash(const Json& value) const {
+        const auto text = value.get<std::string>();
+        std::uint64_t hash = 0;
+        const auto [end, error] =
+            std::from_chars(text.data(), text.data() + text.size(), hash, 16);
+        check(error == std::errc() && end == text.data() + text.size() &&
+                  text == hash_text(hash),
+              "a hash of 16 hexadecimal digits is expected");
+        return hash;
     }
 
     Shape shape(const Json& value) const {
@@ -137,10 +160,14 @@ class IndexReader {
                 {natural(numbers[0]), natural(numbers[1]), natural(numbers[2])});
         }
         check(is_sound(part), "a piece names rows or columns outside the tensor");
+        if (!has_hashes_) return piece;
+        for (const Json& hash : value.at("hashes").elements())
+            piece.hashes.push_back(this->hash(hash));
         return piece;
     }
 
     std::string where_;
+    bool has_hashes_;
 };
 
 }  // namespace
@@ -150,6 +177,7 @@ std::string index_text(const CheckpointIndex& index) {
     for (const auto& [name, tensor] : index.tensors)
         tensors[name] = json_of(tensor);
     return Json(Json::Object{{"format", kFormat},
+                             {"save", index.save},
                              {"step", index.step},
                              {"files", index.files},
                              {"tensors", tensors}})
@@ -157,13 +185,17 @@ std::string index_text(const CheckpointIndex& index) {
 }
 
 CheckpointIndex read_index(const std::string& text, const std::filesystem::path& file) {
-    const IndexReader reader(file.string() + ": this is no index of a checkpoint");
+    const std::string where = file.string() + ": this is no index of a checkpoint";
     try {
         const Json json = Json::parse(text);
-        reader.check(
-            json.is_object() && json.contains("format") && json.at("format").is(kFormat),
-            "its format is not \"lockstep checkpoint 1\"");
+        const bool has_format = json.is_object() && json.contains("format");
+        const bool has_hashes = has_format && json.at("format").is(kFormat);
+        const IndexReader reader(where, has_hashes);
+        reader.check(has_hashes || (has_format && !json.contains("save") &&
+                                    json.at("format").is(kFormatWithoutHashes)),
+                     "its format is not \"lockstep checkpoint 2\"");
         CheckpointIndex index;
+        if (has_hashes) index.save = hash_text(reader.hash(json.at("save")));
         index.step = reader.at("step").natural(json.at("step"));
         for (const auto& [name, bytes] : json.at("files").members())
             index.files[reader.at("files").file_name(name)] =
@@ -175,6 +207,22 @@ CheckpointIndex read_index(const std::string& text, const std::filesystem::path&
         throw UsageError(fmt::format("{}: this is no index of a checkpoint: {}",
                                      file.string(), error.what()));
     }
+}
+
+std::vector<std::uint64_t> hashes_of(const HostTensor& values) {
+    std::vector<std::uint64_t> hashes;
+    for (std::int64_t at = 0; at < values.bytes(); at += kHashedBytes)
+        hashes.push_back(hash_of_bits(values.data() + at,
+                                      std::min(kHashedBytes, values.bytes() - at)));
+    return hashes;
+}
+
+std::uint64_t hash_of(const CheckpointIndex& index) {
+    CheckpointIndex unnamed = index;
+    unnamed.save.clear();
+    const std::string text = index_text(unnamed);
+    return hash_of_bits(reinterpret_cast<const std::byte*>(text.data()),
+                        static_cast<std::int64_t>(text.size()));
 }
 
 namespace {
@@ -194,7 +242,8 @@ void require_whole(const std::string& name, const SavedTensor& tensor,
 }
 
 void merge(CheckpointIndex& all, CheckpointIndex of_file, const std::string& file) {
-    require(all.step == of_file.step, "{} was saved at step {}, the other ranks' at {}",
+    require(all.step == of_file.step && all.save == of_file.save,
+            "{} belongs to another save, of step {}; the other files are of step {}",
             file, of_file.step, all.step);
     for (auto& [name, tensor] : of_file.tensors) {
         const auto [known, is_new] = all.tensors.try_emplace(name, tensor);
@@ -223,7 +272,10 @@ CheckpointIndex merge_indices(const std::filesystem::path& folder,
                    ": this file does not belong to a checkpoint";
         });
         CheckpointIndex of_file = read_index(text->second, folder / name);
-        if (all.files.empty()) all.step = of_file.step;
+        if (all.files.empty()) {
+            all.step = of_file.step;
+            all.save = of_file.save;
+        }
         merge(all, std::move(of_file), name);
         all.files[name] = file.bytes();
     }
@@ -268,7 +320,7 @@ CheckpointReader::CheckpointReader(std::filesystem::path place)
                 (place_ / name).string(), there, bytes);
     }
     for (const auto& [name, tensor] : index_.tensors)
-        for (const auto& [file, part] : tensor.pieces) {
+        for (const auto& [file, part, hashes] : tensor.pieces) {
             const auto known = index_.files.find(file);
             const std::uint64_t bytes = known == index_.files.end() ? 0 : known->second;
             require(static_cast<std::uint64_t>(part.shape.elements()) <=
@@ -276,6 +328,13 @@ CheckpointReader::CheckpointReader(std::filesystem::path place)
                     "{}: the index says that {} {} of {} is in {}, but gives that file "
                     "only {} bytes",
                     path.string(), name_of(tensor.dtype), part.shape, name, file, bytes);
+            const std::int64_t blocks =
+                (part.shape.elements() * bytes_of(tensor.dtype) + kHashedBytes - 1) /
+                kHashedBytes;
+            require(
+                index_.save.empty() || static_cast<std::int64_t>(hashes.size()) == blocks,
+                "{}: {} in {} has {} hashes; {} are expected", path.string(), name, file,
+                hashes.size(), blocks);
         }
 }
 
@@ -300,23 +359,78 @@ HostTensor CheckpointReader::read(const std::string& name, const Part& part,
 
 void CheckpointReader::fill(HostTensor& shard, const std::vector<CommonRun>& runs,
                             const std::string& name, const SavedTensor::Piece& piece) {
-    SafetensorsFile& from = file(piece.file);
-    const auto entry = from.tensors().find(name);
-    require(entry != from.tensors().end() && entry->second.dtype == shard.dtype() &&
-                entry->second.shape == piece.part.shape,
-            "{}: {} is not the {} {} that the index says", (place_ / piece.file).string(),
-            name, name_of(shard.dtype()), piece.part.shape);
     std::int64_t first = runs.front().other, end = first;
     for (const CommonRun& run : runs) {
         first = std::min(first, run.other);
         end = std::max(end, run.other + run.count);
     }
-    const HostTensor values = from.read(name, first, end - first);
     const std::int64_t width = bytes_of(shard.dtype());
+    // Whole blocks are read, because each has one hash.
+    const std::int64_t block = kHashedBytes / width;
+    first -= first % block;
+    end = std::min(end + (block - 1) - (end + block - 1) % block,
+                   piece.part.shape.elements());
+    const HostTensor values = read_checked(name, piece, first, end - first);
     for (const CommonRun& run : runs)
         std::memcpy(shard.data() + run.at * width,
                     values.data() + (run.other - first) * width,
                     static_cast<std::size_t>(run.count * width));
+}
+
+HostTensor CheckpointReader::read_checked(const std::string& name,
+                                          const SavedTensor::Piece& piece,
+                                          std::int64_t first, std::int64_t count) {
+    SafetensorsFile& from = file(piece.file);
+    const std::string path = (place_ / piece.file).string();
+    const DType dtype = index_.tensors.at(name).dtype;
+    const auto entry = from.tensors().find(name);
+    require(entry != from.tensors().end() && entry->second.dtype == dtype &&
+                entry->second.shape == piece.part.shape,
+            "{}: {} is not the {} {} that the index says", path, name, name_of(dtype),
+            piece.part.shape);
+    HostTensor values = from.read(name, first, count);
+    if (index_.save.empty()) return values;
+    const std::int64_t before = first * bytes_of(dtype) / kHashedBytes;
+    const std::vector<std::uint64_t> hashes = hashes_of(values);
+    const auto expected = piece.hashes.begin() + before;
+    require(std::equal(hashes.begin(), hashes.end(), expected),
+            "{}: the values of {} are not those that were written: the file is damaged",
+            path, name);
+    return values;
+}
+
+void CheckpointReader::check() {
+    if (index_.save.empty()) return;
+    for (const auto& [name, tensor] : index_.tensors) {
+        require_whole(name, tensor, place_);
+        for (const SavedTensor::Piece& piece : tensor.pieces)
+            read_checked(name, piece, 0, piece.part.shape.elements());
+    }
+}
+
+void CheckpointReader::require_of_this_save(const SafetensorsFile& file,
+                                            const std::string& name) const {
+    if (index_.save.empty()) return;
+    const std::string path = (place_ / name).string();
+    const auto text = file.metadata().find(kIndexFile);
+    require(text != file.metadata().end(),
+            "{}: this file does not belong to a checkpoint", path);
+    const CheckpointIndex own = read_index(text->second, place_ / name);
+    require(own.save == index_.save && own.step == index_.step,
+            "{}: this file belongs to another save, of step {}; {} is of step {}", path,
+            own.step, kIndexFile, index_.step);
+    for (const auto& [tensor, saved] : index_.tensors)
+        for (const SavedTensor::Piece& piece : saved.pieces) {
+            if (piece.file != name) continue;
+            const auto there = own.tensors.find(tensor);
+            require(there != own.tensors.end() && there->second.role == saved.role &&
+                        there->second.dtype == saved.dtype &&
+                        there->second.steps == saved.steps &&
+                        there->second.pieces == std::vector{piece},
+                    "{}: the file and {} say different things of {}: one of the two is "
+                    "damaged",
+                    path, kIndexFile, tensor);
+        }
 }
 
 SafetensorsFile& CheckpointReader::file(const std::string& name) {
@@ -324,7 +438,9 @@ SafetensorsFile& CheckpointReader::file(const std::string& name) {
     const auto found = open_.find(name);
     if (found != open_.end()) return found->second;
     if (open_.size() == kMostOpen) open_.clear();
-    return open_.try_emplace(name, place_ / name).first->second;
+    SafetensorsFile opened(place_ / name);
+    require_of_this_save(opened, name);
+    return open_.emplace(name, std::move(opened)).first->second;
 }
 
 }  // namespace lockstep

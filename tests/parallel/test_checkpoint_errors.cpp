@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
+#include <regex>
 #include <set>
 #include <string>
 
@@ -38,13 +40,16 @@ std::string refused_on(int ranks, const std::function<void(Rank&)>& program) {
     return refusal([&] { sim::make_cluster(ranks)->run(program); });
 }
 
-/// Saves a layer that is sharded over two ranks, before any step.
-fs::path saved(const TemporaryFolder& folder) {
+/// Saves a layer that is sharded over two ranks; if given, with this value everywhere.
+fs::path saved(const TemporaryFolder& folder, std::int64_t step = 0,
+               std::optional<double> value = {}) {
     sim::make_cluster(2)->run([&](Rank& rank) {
         Model model(rank);
         Zero1 sync(rank.device(), rank.world(), model.layer.parameters());
         AdamW optimizer(sync.shards());
-        save_checkpoint(rank.device(), rank.world(), folder.path(), 0,
+        for (const Parameter* shard : sync.shards())
+            if (value) rank.device().fill(shard->value, *value);
+        save_checkpoint(rank.device(), rank.world(), folder.path(), step,
                         {sync, &optimizer});
     });
     return latest_checkpoint(folder.path()).value();
@@ -181,6 +186,119 @@ TEST_CASE("An incomplete checkpoint is refused", "[parallel][checkpoint][errors]
     CHECK(!latest_checkpoint(folder.path()));
 }
 
+namespace {
+
+/// Writes bytes over those of a file, from `at` on.
+void overwrite(const fs::path& file, std::size_t at, const std::string& bytes) {
+    std::string text = read_text_file(file, 1 << 20);
+    write_text_file(file, text.replace(at, bytes.size(), bytes));
+}
+
+}  // namespace
+
+TEST_CASE("Files of different saves, and changed bytes, are refused",
+          "[parallel][checkpoint][errors]") {
+    const TemporaryFolder folder, other_run;
+    const fs::path first = saved(folder, 1, 1), second = saved(folder, 2, 2);
+    const fs::path other = saved(other_run, 2, 3);
+    const std::string one = "rank-1.safetensors", zero = "rank-0.safetensors";
+    const auto take = [&](const fs::path& from, const std::string& file,
+                          const std::string& as) {
+        fs::copy_file(from / file, second / as, fs::copy_options::overwrite_existing);
+    };
+    const std::size_t bytes = fs::file_size(second / one);
+    std::string expected = one + ": ";
+    SECTION("A shard of the step before") {
+        take(first, one, one);
+        expected +=
+            "this file belongs to another save, of step 1; index.json is of step 2";
+    }
+    SECTION("A shard of another run") {
+        take(other, one, one);
+        expected += "this file belongs to another save, of step 2";
+    }
+    SECTION("The shard of another rank") {
+        take(second, zero, one);
+        expected += "";
+    }
+    SECTION("The index of the step before") {
+        take(first, "index.json", "index.json");
+        expected = "belongs to another save, of step 2; index.json is of step 1";
+    }
+    SECTION("The index of another run") {
+        take(other, "index.json", "index.json");
+        expected = "belongs to another save, of step 2";
+    }
+    SECTION("All shards of another run") {
+        take(other, zero, zero);
+        take(other, one, one);
+        expected = "belongs to another save, of step 2";
+    }
+    SECTION("A changed step in the index") {
+        const std::string text = read_text_file(second / "index.json", 1 << 20);
+        write_text_file(second / "index.json",
+                        replaced(text, R"("step":2)", R"("step":3)"));
+        expected = "belongs to another save, of step 2; index.json is of step 3";
+    }
+    SECTION("A hash in the index") {
+        const std::string text = read_text_file(second / "index.json", 1 << 20);
+        const std::size_t at = text.find(R"("hashes":[")") + 11;
+        overwrite(second / "index.json", at, text[at] == '0' ? "1" : "0");
+        expected = "say different things of";
+    }
+    SECTION("A bit of a value") {
+        const std::string text = read_text_file(second / one, 1 << 20);
+        overwrite(second / one, bytes - 20,
+                  std::string(1, static_cast<char>(text[bytes - 20] ^ 1)));
+        expected += "the values of ";
+    }
+    SECTION("A zero block at the end") {
+        overwrite(second / one, bytes - 64, std::string(64, '\0'));
+        expected += "the values of ";
+    }
+    SECTION("A zero page at the beginning") {
+        overwrite(second / one, 0, std::string(64, '\0'));
+    }
+    SECTION("A letter of the header") {
+        const std::string text = read_text_file(second / one, 1 << 20);
+        const std::size_t at = text.find("lockstep checkpoint 2");
+        overwrite(second / one, at, "L");
+        expected = "this is no index of a checkpoint";
+    }
+    SECTION("A name in the header") {
+        const std::string text = read_text_file(second / one, 1 << 20);
+        overwrite(second / one, text.find("\"layer.bias") + 1, "m");
+        expected = one;
+    }
+    SECTION("Values of two tensors changed places") {
+        const std::string text = read_text_file(second / one, 1 << 20);
+        overwrite(second / one, bytes - 16,
+                  text.substr(bytes - 8, 8) + text.substr(bytes - 16, 8));
+        overwrite(second / one, bytes - 24, std::string(8, '\1'));
+        expected += "the values of ";
+    }
+    SECTION("A byte too many") {
+        write_text_file(second / one, read_text_file(second / one, 1 << 20) + "x");
+        expected += "the file has";
+    }
+    CHECK_THAT(refused_load(second), says(expected));
+    CHECK_THAT(refusal([&] { read_checkpoint(second); }), says(expected));
+    CHECK(latest_checkpoint(folder.path()) == first);
+}
+
+TEST_CASE("A checkpoint of format 1, without hashes, is read", "[parallel][checkpoint]") {
+    const TemporaryFolder folder;
+    const fs::path place = saved(folder, 4, 5);
+    const NamedTensors before = read_checkpoint(place);
+    const std::string text = read_text_file(place / "index.json", 1 << 20);
+    std::string old = std::regex_replace(text, std::regex(R"(,"hashes":\[[^\]]*\])"), "");
+    old = std::regex_replace(old, std::regex(R"("save":"[0-9a-f]*",)"), "");
+    write_text_file(place / "index.json",
+                    std::regex_replace(old, std::regex("checkpoint 2"), "checkpoint 1"));
+    CHECK(read_checkpoint(place) == before);
+    CHECK(latest_checkpoint(folder.path()) == place);
+}
+
 TEST_CASE("The rest of an incomplete checkpoint is removed before the next save",
           "[parallel][checkpoint]") {
     const TemporaryFolder folder;
@@ -227,7 +345,7 @@ TEST_CASE("A wrong index is refused", "[parallel][checkpoint][errors]") {
         return refused_load(place);
     };
     CHECK(refused(R"("step":0)", R"("step":0)") == "nothing was refused");
-    CHECK_THAT(refused("checkpoint 1", "checkpoint 2"), says("its format is not"));
+    CHECK_THAT(refused("checkpoint 2", "checkpoint 3"), says("its format is not"));
     CHECK_THAT(refused(R"("step":0)", R"("step":-1)"),
                says("step: a number is too large, or negative"));
     CHECK_THAT(refused(R"("step":0)", R"("step":1e300)"),
@@ -249,7 +367,7 @@ TEST_CASE("A wrong index is refused", "[parallel][checkpoint][errors]") {
                says("the name of a file in the same folder is expected"));
     CHECK_THAT(
         refused(R"("file":"rank-0.safetensors")", R"("file":"rank-1.safetensors")"),
-        says("that the index says"));
+        says("say different things of layer.weight"));
     CHECK_THAT(
         refused(R"("file":"rank-0.safetensors")", R"("file":"rank-9.safetensors")"),
         says("is in rank-9.safetensors, but gives that file only 0 bytes"));
