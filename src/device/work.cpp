@@ -7,7 +7,10 @@
 namespace lockstep {
 
 void Work::wait(SourceLine at) {
-    require(state_ != nullptr, at, "wait: this Work was moved from");
+    require(state_ != nullptr, at,
+            "wait: this Work has no operation: none was assigned to it, or it was moved "
+            "from, or "
+            "wait_any has returned it");
     state_->wait(at);
 }
 

@@ -41,8 +41,11 @@ class PendingWork {
 /// queue end in order. A queue is a communicator, or all copies in one direction.
 class [[nodiscard]] Work {
   public:
+    /// A Work without an operation, as after a move: for a container whose Works are
+    /// assigned later.
+    Work() = default;
     explicit Work(PendingWork* state) : state_(state) {}
-    /// Throws UsageError if the Work was moved from.
+    /// Throws UsageError if the Work has no operation.
     void wait(SourceLine at = SourceLine::here());
 
   private:

@@ -20,6 +20,8 @@ class Descriptor {
     int number() const { return number_; }
     bool open() const { return number_ >= 0; }
     void close() noexcept;
+    /// Returns the number; the caller closes it.
+    int release() { return std::exchange(number_, -1); }
 
   private:
     int number_ = -1;

@@ -39,6 +39,26 @@ std::filesystem::path place_of(const std::filesystem::path& path) {
     return place;
 }
 
+/// Opens the path if it leads to a pipe or a terminal; else returns no descriptor.
+os::Descriptor opened_stream(const std::filesystem::path& path) {
+    struct stat status {};
+    if (stat(path.c_str(), &status) != 0) return {};
+    if (!S_ISFIFO(status.st_mode) && !S_ISCHR(status.st_mode)) return {};
+    // Without O_NONBLOCK, opening a pipe would wait for a reader.
+    os::Descriptor stream(
+        open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    if (S_ISFIFO(status.st_mode)) {
+        if (!stream.open() && errno == ENXIO)
+            throw UsageError(path.string() + ": this is a pipe from which nobody reads");
+        if (!stream.open()) fail(errno, path);
+    } else if (!stream.open() || isatty(stream.number()) == 0) {
+        return {};
+    }
+    const int flags = fcntl(stream.number(), F_GETFL);
+    fcntl(stream.number(), F_SETFL, flags & ~O_NONBLOCK);
+    return stream;
+}
+
 /// Returns a hidden name in the same folder, so that the rename at the end stays on one
 /// file system.
 std::filesystem::path name_beside(const std::filesystem::path& path) {
@@ -60,7 +80,10 @@ void keep_names(const std::filesystem::path& folder) {
 }  // namespace
 
 WholeFile::WholeFile(std::filesystem::path path)
-    : path_(std::move(path)), place_(place_of(path_)), temporary_(name_beside(place_)) {
+    : path_(std::move(path)), descriptor_(opened_stream(path_).release()) {
+    if (descriptor_ >= 0) return;
+    place_ = place_of(path_);
+    temporary_ = name_beside(place_);
     descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0) fail(errno, path_);
 }
@@ -85,11 +108,13 @@ void WholeFile::write(std::string_view text) {
 
 void WholeFile::finish() {
     if (close(std::exchange(descriptor_, -1)) != 0) fail(errno, path_);
+    if (is_stream()) return;
     if (rename(temporary_.c_str(), place_.c_str()) != 0) fail(errno, path_);
     temporary_.clear();
 }
 
 void WholeFile::finish_durably() {
+    if (is_stream()) return finish();
     if (fsync(descriptor_) != 0) fail(errno, path_);
     finish();
     keep_names(folder_of(place_));
@@ -124,7 +149,8 @@ void write_durable_text_file(const std::filesystem::path& path, std::string_view
 }
 
 void require_writable_file(const std::filesystem::path& path) {
-    WholeFile(path).write("x");
+    WholeFile file(path);
+    if (!file.is_stream()) file.write("x");
 }
 
 namespace {

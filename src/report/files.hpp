@@ -17,8 +17,10 @@ inline constexpr std::string_view kUnfinished = ".part";
 /// folder, and finish() renames it. Without finish() the destructor removes it. If the
 /// path is a link, the file that the link names is replaced.
 ///
-/// Every failure throws std::system_error with the path. If there is something other than
-/// a file at the path, such as a pipe, throws UsageError.
+/// A pipe with a reader, such as /dev/stdout, and a terminal are written to directly.
+///
+/// Every failure throws std::system_error with the path. If there is something else at
+/// the path, such as a folder or a device, throws UsageError.
 class WholeFile {
   public:
     explicit WholeFile(std::filesystem::path path);
@@ -28,15 +30,17 @@ class WholeFile {
 
     void write(const std::byte* data, std::size_t size);
     void write(std::string_view text);
+    /// Returns whether it is a pipe or a terminal.
+    bool is_stream() const { return temporary_.empty(); }
     void finish();
     /// Like finish(), but afterwards the file is on the disk and survives a power
     /// failure.
     void finish_durably();
 
   private:
-    std::filesystem::path path_;   ///< as messages name it
-    std::filesystem::path place_;  ///< the path without links
-    std::filesystem::path temporary_;
+    std::filesystem::path path_;       ///< as messages name it
+    std::filesystem::path place_;      ///< the path without links
+    std::filesystem::path temporary_;  ///< empty if this is a stream
     int descriptor_ = -1;
 };
 

@@ -54,20 +54,40 @@ std::string encode_utf8(char32_t character) {
             continued(0)};
 }
 
+namespace {
+
+bool is_control(char32_t value) {
+    return value < 0x20 || (value >= 0x7F && value < 0xA0);
+}
+
+bool is_unseen(char32_t value) {
+    const bool turns_around = value == 0x061C || value == 0x200E || value == 0x200F ||
+                              (value >= 0x202A && value <= 0x202E) ||
+                              (value >= 0x2066 && value <= 0x2069);
+    const bool breaks_lines = value == 0x2028 || value == 0x2029;
+    const bool has_no_width = value == 0x200B || (value >= 0x2060 && value <= 0x2064) ||
+                              value == 0xFEFF || (value >> 12) == 0xE0;
+    const bool never_in_xml = value == 0xFFFE || value == 0xFFFF;
+    return turns_around || breaks_lines || has_no_width || never_in_xml;
+}
+
+}  // namespace
+
+std::string shown_character(std::string_view text, std::size_t at) {
+    const CodePoint point = decode_utf8(text, at);
+    if (!point.valid)
+        return fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at]));
+    if (is_control(point.value))
+        return fmt::format("\\x{:02x}", static_cast<unsigned>(point.value));
+    if (is_unseen(point.value))
+        return fmt::format("\\u{{{:x}}}", static_cast<unsigned>(point.value));
+    return std::string(text.substr(at, point.bytes));
+}
+
 std::string printable(std::string_view text) {
     std::string clean;
-    for (std::size_t at = 0; at < text.size();) {
-        const CodePoint point = decode_utf8(text, at);
-        const bool control =
-            point.value < 0x20 || (point.value >= 0x7F && point.value < 0xA0);
-        if (point.value == '\n' || point.value == '\r')
-            clean += ' ';
-        else if (!point.valid || control)
-            clean += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at]));
-        else
-            clean += text.substr(at, point.bytes);
-        at += point.bytes;
-    }
+    for (std::size_t at = 0; at < text.size(); at += decode_utf8(text, at).bytes)
+        clean += text[at] == '\n' || text[at] == '\r' ? " " : shown_character(text, at);
     return clean;
 }
 

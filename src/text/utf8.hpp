@@ -21,9 +21,14 @@ CodePoint decode_utf8(std::string_view text, std::size_t at);
 /// Returns the bytes of a character.
 std::string encode_utf8(char32_t character);
 
-/// Returns `text` on one line and without control characters, for file names and cells in
-/// messages. Control characters and bytes that are not UTF-8 become escapes such as
-/// "\x1b"; a line break becomes a space.
+/// Returns the character that begins at byte `at` of somebody else's text, as terminals
+/// and reports may show it. These become escapes such as "\x1b" or "\u{202e}": control
+/// characters, bytes that are not UTF-8, and characters that nobody sees but that turn
+/// the text around, break the line, or are not allowed in XML.
+std::string shown_character(std::string_view text, std::size_t at);
+
+/// Returns `text` on one line, for file names and cells in messages: a line break becomes
+/// a space, every other character is a shown_character().
 std::string printable(std::string_view text);
 
 }  // namespace lockstep

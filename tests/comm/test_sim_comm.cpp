@@ -98,8 +98,12 @@ TEST_CASE("a gather without input and a scatter without output are refused",
     });
 }
 
-TEST_CASE("waiting for moved work is refused", "[sim][comm][errors]") {
+TEST_CASE("waiting for moved or empty work is refused", "[sim][comm][errors]") {
     make(1)->run([](Rank& rank) {
+        std::vector<Work> works(2);
+        CHECK_THROWS_AS(works[1].wait(), UsageError);
+        works[1] = rank.world().barrier();
+        works[1].wait();
         Work work = rank.world().barrier();
         Work moved = std::move(work);
         moved.wait();

@@ -1,7 +1,13 @@
+#include <array>
+#include <fcntl.h>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <fmt/format.h>
+
+#include "src/os/descriptor.hpp"
 #include "src/report/files.hpp"
 #include "src/report/record.hpp"
 #include "src/report/version.hpp"
@@ -303,7 +309,17 @@ TEST_CASE("a file replaces only a file", "[report][errors]") {
     const TemporaryFolder folder;
     REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
     CHECK(contains(refusal([&] { write_text_file(folder / "pipe", "text"); }),
-                   "pipe: this exists and is not a file"));
+                   "pipe: this is a pipe from which nobody reads"));
+    const os::Descriptor reader(::open((folder / "pipe").c_str(), O_RDONLY | O_NONBLOCK));
+    write_text_file(folder / "pipe", "text");
+    require_writable_file(folder / "pipe");  // writes nothing
+    const os::Pipe pipe = os::make_pipe();
+    write_text_file(fmt::format("/dev/fd/{}", pipe.writing.number()), "text");
+    for (const int end : {reader.number(), pipe.reading.number()}) {
+        std::array<char, 8> got{};
+        CHECK(::read(end, got.data(), got.size()) == 4);
+        CHECK(std::string(got.data()) == "text");
+    }
     CHECK(contains(refusal([] { write_text_file("/dev/null", "text"); }),
                    "/dev/null: this exists and is not a file"));
     CHECK(std::filesystem::is_character_file("/dev/null"));

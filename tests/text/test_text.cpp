@@ -25,6 +25,18 @@ TEST_CASE("every code point survives encoding and decoding", "[text]") {
     }
 }
 
+TEST_CASE("somebody else's text is shown without what nobody sees", "[text][hostile]") {
+    CHECK(printable("a\tb\nc\r\nd") == "a\\x09b c  d");
+    CHECK(printable(std::string("\0\x1b[31m\x7f", 7)) == "\\x00\\x1b[31m\\x7f");
+    CHECK(printable("\xff\xc2\x9b\xed\xa0\x80") == "\\xff\\x9b\\xed\\xa0\\x80");
+    for (const char32_t value : {0x061CU, 0x200BU, 0x200EU, 0x202EU, 0x2028U, 0x2066U,
+                                 0xFEFFU, 0xFFFFU, 0xE0041U})
+        CHECK(printable("x" + encode_utf8(value)).starts_with("x\\u{"));
+    for (const char* text : {"学é", "\u4e2d\u2014 \U0001F600", "a b"})
+        CHECK(printable(text) == text);
+    CHECK(printable(printable("\xe2\x80\xae")) == "\\u{202e}");
+}
+
 TEST_CASE("typed numbers have commas between thousands, or an exponent", "[text]") {
     CHECK(parse_typed_number(" 1,000,000 ") == 1e6);
     CHECK(parse_typed_number("1e6") == 1e6);

@@ -13,30 +13,6 @@ namespace {
 
 constexpr std::size_t kTabColumns = 8;
 
-bool is_control(char32_t value) {
-    return value < 0x20 || (value >= 0x7F && value < 0xA0);
-}
-
-bool is_unwelcome(char32_t value) {
-    const bool turns_around = value == 0x200E || value == 0x200F ||
-                              (value >= 0x202A && value <= 0x202E) ||
-                              (value >= 0x2066 && value <= 0x2069);
-    const bool breaks_lines = value == 0x2028 || value == 0x2029;
-    const bool never_in_xml = value == 0xFFFE || value == 0xFFFF;
-    return turns_around || breaks_lines || never_in_xml;
-}
-
-/// Returns a character as reports show it; not for line breaks and tabs.
-std::string shown(std::string_view text, std::size_t at, const CodePoint& point) {
-    if (!point.valid)
-        return fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at]));
-    if (is_control(point.value))
-        return fmt::format("\\x{:02x}", static_cast<unsigned>(point.value));
-    if (is_unwelcome(point.value))
-        return fmt::format("\\u{{{:x}}}", static_cast<unsigned>(point.value));
-    return std::string(text.substr(at, point.bytes));
-}
-
 std::string_view without_white_end(std::string_view text) {
     return text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
 }
@@ -67,7 +43,7 @@ std::string clean_lines(std::string_view text, TextLimit limit) {
             clean.append(spaces, ' ');
             column += spaces;
         } else {
-            clean += shown(here, 0, point);
+            clean += shown_character(here, 0);
             ++column;
         }
     }
@@ -82,7 +58,7 @@ std::string clean_line(std::string_view text, std::size_t limit_bytes) {
         const CodePoint point = decode_utf8(text, at);
         const bool space =
             point.value == '\n' || point.value == '\r' || point.value == '\t';
-        clean += space ? " " : shown(text, at, point);
+        clean += space ? " " : shown_character(text, at);
         at += point.bytes;
     }
     return clean;
