@@ -149,11 +149,17 @@ int grade_several(const GradeRequest& request, const GradePlan& each, const Kit&
 }
 
 /// Returns whether --out is a folder for several reports: there are several submissions,
-/// or the folder exists, or the name ends with a slash.
+/// or the folder exists, or the name ends with a slash, or the command continues there
+/// and the name is not that of a report. So a script that always passes --continue works
+/// from the first submission on.
 bool is_of_course(const GradeRequest& request) {
     if (request.submissions.size() > 1) return true;
-    return request.out &&
-           (fs::is_directory(*request.out) || !request.out->has_filename());
+    if (!request.out) return false;
+    const std::string extension = request.out->extension().string();
+    const bool names_report =
+        extension == ".txt" || extension == ".json" || extension == ".xml";
+    return fs::is_directory(*request.out) || !request.out->has_filename() ||
+           (request.goes_on && !names_report);
 }
 
 int run(const GradeRequest& request) {

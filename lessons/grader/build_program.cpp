@@ -324,7 +324,7 @@ class Build {
             std::chrono::duration<double>(deadline_ - Clock::now()).count();
         // Many processes are allowed, because other programs may run as the same user.
         return {.user = plan_.user,
-                .cpu_seconds = plan_.wall_seconds,
+                .cpu_seconds = plan_.cpu_seconds,
                 .wall_seconds = std::max(left, 0.0),
                 .memory_bytes = plan_.memory_bytes,
                 .file_bytes = kLargestFile,
@@ -355,6 +355,11 @@ class Build {
         }
         const Ending ending = *process->wait();
         if (ending.succeeded()) return std::nullopt;
+        if (ending.cause == EndedBy::wall_limit)
+            throw MissingError(
+                fmt::format("this machine is too slow or too busy: the compiler had not "
+                            "ended after {:g} s",
+                            plan_.wall_seconds));
         const std::string output = process->output(kMostOutput);
         if (const std::string limit = limit_reached(ending, output); !limit.empty())
             return BuildFailure{source, 0, limit, ""};
@@ -383,10 +388,10 @@ class Build {
         const auto said = [&output](const char* text) {
             return output.find(text) != std::string::npos;
         };
-        if (ending.cause == EndedBy::wall_limit || ending.cause == EndedBy::cpu_limit ||
-            ending.cpu_seconds >= plan_.wall_seconds || said("CPU time limit exceeded"))
-            return fmt::format("the compiler was stopped after {:g} s",
-                               plan_.wall_seconds);
+        if (ending.cause == EndedBy::cpu_limit ||
+            ending.cpu_seconds >= plan_.cpu_seconds || said("CPU time limit exceeded"))
+            return fmt::format("the compiler was stopped after {:g} s of processor time",
+                               plan_.cpu_seconds);
         if (said("out of memory") || said("memory exhausted") || said("std::bad_alloc"))
             return fmt::format("the compiler needed more than {} MiB of memory",
                                plan_.memory_bytes >> 20);

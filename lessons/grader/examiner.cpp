@@ -1,9 +1,11 @@
 #include "lessons/grader/examiner.hpp"
 
+#include <exception>
 #include <sys/socket.h>
 
 #include <fmt/format.h>
 
+#include "lessons/grader/confine/pace.hpp"
 #include "lessons/grader/report/grade_report.hpp"
 #include "src/os/deadline.hpp"
 #include "src/report/files.hpp"
@@ -19,11 +21,26 @@ ConfinedPlan confined(const StudentProgram& program, int given) {
     return plan;
 }
 
+namespace {
+
+/// A program that neither computes nor is idle for so long waits for the machine.
+constexpr double kLongestSeconds = 3600;
+constexpr std::int64_t kMostMemory = 256 << 20;
+
+}  // namespace
+
+ExamLimits usual_limits() {
+    ExamLimits limits;
+    for (double* const seconds : {&limits.run.grader_seconds, &limits.rank_seconds})
+        *seconds = pace().limit(*seconds, kMostMemory);
+    return limits;
+}
+
 Confinement usual_confinement() {
     Confinement confinement;
-    confinement.cpu_seconds = 2;
-    confinement.wall_seconds = 60;
-    confinement.memory_bytes = 256 << 20;
+    confinement.memory_bytes = kMostMemory;
+    confinement.cpu_seconds = pace().limit(2, confinement.memory_bytes);
+    confinement.wall_seconds = kLongestSeconds;
     confinement.file_bytes = 64 << 10;
     return confinement;
 }
@@ -38,27 +55,43 @@ StudentProcess::StudentProcess(const StudentProgram& program, os::SocketPair lin
       frames_(line_.number()),
       process_(confined(program, line.theirs.number())) {}
 
+bool StudentProcess::is_idle() {
+    const std::optional<Activity> activity = process_.activity();
+    return !activity || activity->is_idle;
+}
+
+double StudentProcess::finish() {
+    process_.kill();
+    const std::optional<Ending> ending = process_.wait(os::after(os::Clock::now(), 4));
+    return ending ? ending->cpu_seconds : 0;
+}
+
 RankProcess::End StudentProcess::ending() {
     using namespace std::chrono_literals;
-    std::optional<Ending> ending = process_.wait(os::Clock::now() + 2s);
+    // The program has closed the line. On a busy machine, its end may take a while.
+    constexpr int kMostIdle = 20;
+    std::optional<Ending> ending;
+    for (int idle = 0; !ending && idle < kMostIdle; idle += is_idle() ? 1 : 0)
+        ending = process_.wait(os::Clock::now() + 100ms);
     if (!ending) {
         process_.kill();
-        if (frames_.end() == Frames::End::gone)
-            return {"your program closed the line to the grader", false};
-        return {"its time ran out: is there a loop that never ends?", true};
+        return {"your program closed the line to the grader", false};
     }
     if (ending->cause == EndedBy::outside)
         throw MissingError(
             "a rank's process was killed, but neither by the grader nor through its own "
             "fault: perhaps this machine had no memory left");
+    if (ending->cause == EndedBy::wall_limit)
+        throw MissingError(
+            "this machine was too busy: a rank's process had work, but no processor");
     std::string text = "your program " + ending_sentence(*ending, confinement_);
     if (ending->cause == EndedBy::itself) text += ", before the function had returned";
     const std::string printed = process_.output(1000);
     if (!printed.empty())
         text += shows_output_ ? "; it had printed:\n" + clean_lines(printed, {1000, 10})
                               : "; it had printed something";
-    return {text,
-            ending->cause == EndedBy::cpu_limit || ending->cause == EndedBy::wall_limit};
+    if (ending->cause != EndedBy::cpu_limit) return {text, false};
+    return {text + ": is there a loop that never ends?", true};
 }
 
 const TaskResult& Examiner::run(const TaskRun& run) {
@@ -68,6 +101,15 @@ const TaskResult& Examiner::run(const TaskRun& run) {
         const auto late = late_.find(task);
         if (late != late_.end()) {
             result.trouble = Trouble{Mark::failed, late->second, true};
+            return result;
+        }
+        if (used_seconds_ > limits_.rank_seconds) {
+            result.trouble = Trouble{
+                Mark::failed,
+                fmt::format("the runs before have used {:g} s of processor time, more "
+                            "than all runs together may use",
+                            limits_.rank_seconds),
+                true};
             return result;
         }
         result = make(run);
@@ -83,8 +125,8 @@ std::string Examiner::file(const std::string& name) const {
     return read_text_file(program_.folder / name, kLargest);
 }
 
-TaskResult Examiner::make(const TaskRun& run) const {
-    const auto deadline = Frames::Clock::now() + longest_;
+TaskResult Examiner::make(const TaskRun& run) {
+    const double begun = processor_seconds();
     std::vector<std::unique_ptr<StudentProcess>> processes;
     try {
         for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
@@ -97,10 +139,22 @@ TaskResult Examiner::make(const TaskRun& run) const {
                           false};
         return result;
     }
-    return make_run(run, sim::CheckLevel::full, [&](Rank& rank) {
+    std::exception_ptr machines_trouble;
+    TaskResult result = make_run(run, sim::CheckLevel::full, [&](Rank& rank) {
         const auto index = static_cast<std::size_t>(rank.index());
-        return RankSession(rank, *processes[index], deadline).run(run.ranks[index]);
+        // After the machine's trouble, the other ranks need not run to their ends.
+        if (machines_trouble) std::rethrow_exception(machines_trouble);
+        try {
+            RankSession session(rank, *processes[index], limits_.run, begun);
+            return session.run(run.ranks[index]);
+        } catch (const MissingError&) {
+            machines_trouble = std::current_exception();
+            throw;
+        }
     });
+    for (const auto& process : processes)
+        used_seconds_ += process->finish();
+    return result;
 }
 
 }  // namespace lockstep::lessons

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -12,7 +11,7 @@
 
 namespace lockstep::lessons {
 
-/// Returns the limits of one rank of a student's program.
+/// Returns the limits of one rank of a student's program, for the pace of this machine.
 Confinement usual_confinement();
 
 /// A student's program, and how to run it.
@@ -33,8 +32,13 @@ class StudentProcess final : public RankProcess {
     explicit StudentProcess(const StudentProgram& program);
 
     Frames& frames() override { return frames_; }
-    /// Throws MissingError if the machine ended the process (EndedBy::outside).
+    bool is_idle() override;
+    /// Throws MissingError if the machine ended the process (EndedBy::outside), or if it
+    /// was so slow that the last limit, Confinement::wall_seconds, was reached.
     End ending() override;
+    void kill() override { process_.kill(); }
+    /// Ends the process; returns the processor time that it has used.
+    double finish();
 
   private:
     StudentProcess(const StudentProgram& program, os::SocketPair line);
@@ -46,14 +50,21 @@ class StudentProcess final : public RankProcess {
     ConfinedProcess process_;
 };
 
+/// The limits of all runs of a student's program.
+struct ExamLimits {
+    RunLimits run{};            ///< of each run
+    double rank_seconds = 400;  ///< processor time of all ranks in all runs
+};
+
+/// Returns limits that are multiples of what this machine needs now (pace()).
+ExamLimits usual_limits();
+
 /// Runs a student's program. Each rank is a confined process, which asks this process for
 /// everything that devices and communicators do. All checks of the simulator are on.
 class Examiner final : public StudentWork {
   public:
-    /// Each rank has its own limits; a run lasts at most `longest`.
-    explicit Examiner(StudentProgram program,
-                      std::chrono::seconds longest = std::chrono::seconds{20})
-        : program_(std::move(program)), longest_(longest) {}
+    explicit Examiner(StudentProgram program, const ExamLimits& limits = usual_limits())
+        : program_(std::move(program)), limits_(limits) {}
 
     /// A task that has run out of time is not run again.
     const TaskResult& run(const TaskRun& run) override;
@@ -61,10 +72,11 @@ class Examiner final : public StudentWork {
     std::string file(const std::string& name) const override;
 
   private:
-    TaskResult make(const TaskRun& run) const;
+    TaskResult make(const TaskRun& run);
 
     StudentProgram program_;
-    std::chrono::seconds longest_;
+    ExamLimits limits_;
+    double used_seconds_ = 0;  ///< processor time of all ranks in all runs
     MadeRuns made_;
     std::map<std::string, std::string> late_;  ///< messages about late tasks, by task
 };

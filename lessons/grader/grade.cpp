@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "lessons/grader/confine/pace.hpp"
 #include "lessons/grader/judge.hpp"
 #include "lessons/grader/judging_process.hpp"
 #include "lessons/grader/submission.hpp"
@@ -87,6 +88,11 @@ std::string first_to_do(const GradeReport& report) {
     return "";
 }
 
+/// Processor time of the judging process. The references of all assignments need less
+/// than a tenth.
+constexpr double kOneSeconds = 100;  ///< for a criterion
+constexpr double kAllSeconds = 400;  ///< for all criteria
+
 void judge_all(const GradePlan& plan, const Kit& kit, const GradeSink& changed,
                GradeReport& report) {
     const auto begun = Clock::now();
@@ -113,7 +119,8 @@ void judge_all(const GradePlan& plan, const Kit& kit, const GradeSink& changed,
         [&](std::size_t i) {
             return judgement_of(*plan.assignment, i, Judge(examiner, own));
         },
-        {begun + plan.longest});
+        {begun + plan.longest, pace().limit(kOneSeconds, 0),
+         pace().limit(kAllSeconds, 0)});
     for (std::size_t i = 0; i < report.criteria.size() && !report.build_failure; ++i) {
         enter(process.judge(i), report.criteria[i]);
         report.seconds = seconds();

@@ -19,7 +19,8 @@ struct GradePlan {
     const Assignment* assignment = nullptr;
     std::filesystem::path folder;  ///< the student's, or a .zip (Submission)
     std::vector<std::string> compiler{"c++"};
-    std::chrono::seconds longest{400};  ///< after this time no more criteria are judged
+    /// After this time the grading stops: the machine is too slow or too busy.
+    std::chrono::seconds longest{3600};
     bool machine_is_checked = false;    ///< require_can_grade() was called already
     bool requires_confinement = false;  ///< stops if a confinement layer is missing
     bool shows_output = false;          ///< quotes the output of a program that failed

@@ -58,7 +58,8 @@ std::string name_of(GradeFormat format) {
 class Grading {
   public:
     Grading(const GradePlan& plan, const Kit& kit, GradeFormat format,
-            const fs::path& file) {
+            const fs::path& file)
+        : deadline_(os::Clock::now() + 2 * plan.longest) {
         os::SocketPair line = os::make_socket_pair(SOCK_STREAM);
         const pid_t parent = ::getpid();
         process_ = ::fork();
@@ -112,9 +113,7 @@ class Grading {
 
     /// A grading and its builds never need more time than this. After this time the next
     /// grading can start, whatever the machine does.
-    static constexpr double kLongestSeconds = 1200;
-
-    os::Clock::time_point deadline_ = os::after(os::Clock::now(), kLongestSeconds);
+    os::Clock::time_point deadline_;
     pid_t process_ = -1;
     os::Descriptor socket_;
 };

@@ -18,6 +18,7 @@
 
 #include <fmt/format.h>
 
+#include "lessons/grader/confine/activity.hpp"
 #include "lessons/grader/task_run.hpp"
 #include "src/core/require.hpp"
 #include "src/os/child.hpp"
@@ -31,38 +32,45 @@ constexpr std::string_view kCouldNot = "the grader could not judge this: ";
 /// `spent` is a judgement by a process that has no memory left, and must end.
 enum class Kind : char { judgement, spent, missing_error };
 
-/// Sent as four messages: first the kind and the mark, then the texts.
+std::string_view bytes_of(const std::size_t& index) {
+    return {reinterpret_cast<const char*>(&index), sizeof index};
+}
+
 struct Answer {
     Kind kind = Kind::judgement;
     Judgement judgement{};
 };
 
+/// An answer is one message: the kind, the mark, and three texts, each after its length.
 void send_answer(Frames& line, const Answer& answer) {
     constexpr std::size_t kMostText = 1 << 20;  // more than reports show
     const Judgement& judgement = answer.judgement;
-    const std::array<char, 2> head{static_cast<char>(answer.kind),
-                                   static_cast<char>(judgement.mark)};
-    bool sent = line.send({head.data(), head.size()});
-    for (const std::string_view text :
-         {judgement.asked, judgement.measured, judgement.said})
-        sent = sent && line.send(text.substr(0, kMostText));
-    if (!sent) ::_exit(0);
-}
-
-std::optional<Answer> receive_answer(Frames& line, Frames::Clock::time_point deadline) {
-    std::array<std::string, 4> parts;
-    for (std::string& part : parts) {
-        std::optional<std::string> message = line.receive(deadline);
-        if (!message) return std::nullopt;
-        part = std::move(*message);
+    std::string message{static_cast<char>(answer.kind),
+                        static_cast<char>(judgement.mark)};
+    for (const std::string_view whole :
+         {judgement.asked, judgement.measured, judgement.said}) {
+        const std::string_view text = whole.substr(0, kMostText);
+        message += bytes_of(text.size());
+        message += text;
     }
-    const auto& [head, asked, measured, said] = parts;
-    return Answer{static_cast<Kind>(head.at(0)),
-                  {static_cast<Mark>(head.at(1)), asked, measured, said}};
+    if (!line.send(message)) ::_exit(0);
 }
 
-std::string_view bytes_of(const std::size_t& index) {
-    return {reinterpret_cast<const char*>(&index), sizeof index};
+/// Returns nothing if no answer comes before the deadline; the next call goes on.
+std::optional<Answer> receive_answer(Frames& line, Frames::Clock::time_point deadline) {
+    const std::optional<std::string> message = line.receive(deadline);
+    if (!message) return std::nullopt;
+    std::string_view rest(*message);
+    Answer answer{static_cast<Kind>(rest.at(0)), {static_cast<Mark>(rest.at(1))}};
+    rest.remove_prefix(2);
+    for (std::string* const text :
+         {&answer.judgement.asked, &answer.judgement.measured, &answer.judgement.said}) {
+        std::size_t length = 0;
+        std::memcpy(&length, rest.data(), sizeof length);
+        *text = rest.substr(sizeof length, length);
+        rest.remove_prefix(sizeof length + length);
+    }
+    return answer;
 }
 
 Judgement failed(const std::string& said) {
@@ -87,8 +95,9 @@ Answer answer_of(const JudgingProcess::Work& work, std::size_t index) {
     }
 }
 
-Judgement no_time() {
-    return {Mark::not_judged, "", "", "the time for grading was over"};
+double seconds_used_by(pid_t process) {
+    const std::optional<Activity> activity = activity_of(process);
+    return activity ? activity->processor_seconds : 0;
 }
 
 std::string ending_text(int status) {
@@ -148,23 +157,32 @@ void JudgingProcess::serve(int descriptor) const noexcept {
 }
 
 Judgement JudgingProcess::judge(std::size_t index) {
-    const auto begun = Clock::now();
-    if (begun >= limits_.deadline) return no_time();
+    if (used_seconds_ > limits_.all_seconds)
+        return failed(
+            fmt::format("the criteria before kept the grader busy for {:g} s, "
+                        "more than all together may",
+                        limits_.all_seconds));
     try {
         if (process_ < 0) start();
     } catch (const std::system_error& error) {
         throw MissingError(error.what());
     }
-    const auto deadline = std::min(limits_.deadline, begun + limits_.longest);
+    const double before = seconds_used_by(process_);
+    double used = 0;
     std::optional<Answer> answer;
-    if (line_.send(bytes_of(index), deadline)) answer = receive_answer(line_, deadline);
-    if (!answer) return judgement_without_answer();
+    if (line_.send(bytes_of(index), limits_.deadline))
+        while (!(answer = receive_answer(line_, Clock::now() + kGlance)) &&
+               line_.end() == Frames::End::late && used <= limits_.one_seconds &&
+               Clock::now() < limits_.deadline)
+            used = seconds_used_by(process_) - before;
+    used_seconds_ += seconds_used_by(process_) - before;
+    if (!answer) return judgement_without_answer(used);
     if (answer->kind == Kind::spent) end();
     if (answer->kind == Kind::missing_error) throw MissingError(answer->judgement.said);
     return answer->judgement;
 }
 
-Judgement JudgingProcess::judgement_without_answer() {
+Judgement JudgingProcess::judgement_without_answer(double used) {
     const bool late = line_.end() == Frames::End::late;
     const int status = end();
     if (!late && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
@@ -173,9 +191,11 @@ Judgement JudgingProcess::judgement_without_answer() {
     if (!late)
         return failed(
             fmt::format("{}the simulator ended by {}", kCouldNot, ending_text(status)));
-    if (Clock::now() >= limits_.deadline) return no_time();
-    return failed(fmt::format("{}it took more than {:.3g} s", kCouldNot,
-                              std::chrono::duration<double>(limits_.longest).count()));
+    if (used <= limits_.one_seconds)
+        throw MissingError(
+            "the time for grading is over: this machine was too slow or too busy");
+    return failed(fmt::format("{}it kept the grader busy for more than {:g} s", kCouldNot,
+                              limits_.one_seconds));
 }
 
 int JudgingProcess::end() {

@@ -21,8 +21,10 @@ class JudgingProcess {
     using Work = std::function<Judgement(std::size_t)>;
 
     struct Limits {
-        Clock::time_point deadline;                  ///< for all criteria
-        std::chrono::milliseconds longest{100'000};  ///< for one criterion
+        /// For all criteria. Only a machine that is far too slow or too busy reaches it.
+        Clock::time_point deadline;
+        double one_seconds;  ///< processor time of the process, for one criterion
+        double all_seconds;  ///< the same, for all criteria
         /// The process's address space may grow by this much.
         std::int64_t memory_bytes = std::int64_t{512} << 20;
     };
@@ -36,20 +38,20 @@ class JudgingProcess {
     JudgingProcess& operator=(const JudgingProcess&) = delete;
 
     /// Throws MissingError if the machine lacks something (the work threw MissingError or
-    /// std::system_error), or if the grading itself has an error (GradingError). Any
-    /// other problem becomes a failed judgement. If the time for all criteria is over,
-    /// the judgement is empty.
+    /// std::system_error), if the deadline is over, or if the grading itself has an error
+    /// (GradingError). Any other problem becomes a failed judgement.
     Judgement judge(std::size_t index);
 
   private:
     void start();
     [[noreturn]] void serve(int descriptor) const noexcept;
-    Judgement judgement_without_answer();
+    Judgement judgement_without_answer(double used);
     /// Ends the process; returns its status as waitpid() stores it.
     int end();
 
     Work work_;
     Limits limits_;
+    double used_seconds_ = 0;  ///< processor time for all criteria
     pid_t process_ = -1;
     os::Descriptor socket_;
     Frames line_{-1};

@@ -17,37 +17,26 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool has_one_of(const fs::path& folder, const std::vector<std::string>& files) {
-    std::error_code error;
-    return std::ranges::any_of(
-        files, [&](const std::string& file) { return fs::exists(folder / file, error); });
-}
-
-/// Returns the folder that has the files: `folder`, or the only subfolder that has files.
-fs::path folder_with(const fs::path& folder, const std::vector<std::string>& files) {
-    if (has_one_of(folder, files)) return folder;
-    std::vector<fs::path> within;
-    std::error_code error;
-    for (fs::directory_iterator each(folder, error), end; !error && each != end;
-         each.increment(error))
-        if (each->is_directory(error) && !each->is_symlink(error) &&
-            has_one_of(each->path(), files))
-            within.push_back(each->path());
-    return within.size() == 1 ? within.front() : folder;
+/// Returns the folder that has the files: `path`, or the only subfolder that has files.
+SourceFolder folder_with(const fs::path& path, const std::vector<std::string>& files) {
+    SourceFolder folder(path);
+    if (folder.has_one_of(files)) return folder;
+    std::vector<SourceFolder> within = folder.folders();
+    std::erase_if(within, [&](const auto& inner) { return !inner.has_one_of(files); });
+    return within.size() == 1 ? std::move(within.front()) : std::move(folder);
 }
 
 bool is_archive(const fs::path& path) {
     std::error_code error;
-    return path.extension() == ".zip" && fs::is_regular_file(path, error);
+    return path.extension() == ".zip" && !fs::is_directory(path, error);
 }
 
-/// Returns the bytes of a file, or a text that says that it is not a regular file.
-std::string contents_of(const fs::path& file) {
-    constexpr std::uint64_t kLargest = 64 << 20;
-    std::error_code error;
-    if (!fs::is_regular_file(fs::symlink_status(file, error))) return "is no file";
-    const std::string bytes = read_text_file(file, kLargest);
-    return fmt::format("has {} bytes: {}", bytes.size(), bytes);
+constexpr std::uint64_t kLargestArchive = 64 << 20;
+
+/// Returns the bytes of a file, or why there are none, as a text without doubt.
+std::string contents_of(const SourceFolder::File& file) {
+    if (!file.bytes) return file.problem;
+    return fmt::format("has {} bytes: {}", file.bytes->size(), *file.bytes);
 }
 
 }  // namespace
@@ -56,10 +45,12 @@ std::string fingerprint_of(const fs::path& submission,
                            const std::vector<std::string>& files) {
     std::string text = kVersion;
     try {
-        if (is_archive(submission)) return sha256(text + contents_of(submission));
-        const fs::path folder = folder_with(submission, files);
+        if (is_archive(submission))
+            return sha256(text + contents_of(read_source(submission, kLargestArchive)));
+        const SourceFolder folder = folder_with(submission, files);
         for (const std::string& name : files)
-            text += fmt::format("; {} {}", name, contents_of(folder / name));
+            text += fmt::format("; {} {}", name,
+                                contents_of(folder.read(name, kLargestArchive)));
     } catch (const std::exception&) {
         return "";
     }
@@ -74,27 +65,39 @@ std::string name_of_submission(const fs::path& path) {
 
 Submission::Submission(const fs::path& path, const std::vector<std::string>& files,
                        const Kit& kit, const fs::path& scratch)
-    : folder_(is_archive(path) ? scratch : folder_with(path, files)) {
-    if (is_archive(path)) unpack(path, files, kit);
+    : folder_(is_archive(path) ? SourceFolder(fs::path()) : folder_with(path, files)) {
+    if (is_archive(path)) unpack(path, files, kit, scratch);
 }
 
-void Submission::unpack(const fs::path& file, const std::vector<std::string>& files,
-                        const Kit& kit) {
-    fs::create_directory(folder_);
+void Submission::unpack(const fs::path& path, const std::vector<std::string>& files,
+                        const Kit& kit, const fs::path& scratch) {
+    const std::string name = path.filename().string();
+    const SourceFolder::File archive = read_source(path, kLargestArchive);
+    if (!archive.bytes) {
+        failure_ = BuildFailure{name, 0, archive.problem, ""};
+        return;
+    }
+    fs::create_directory(scratch);
+    const fs::path file = scratch / name;
+    write_text_file(file, *archive.bytes);
+    const fs::path unpacked = scratch / "unpacked";
+    fs::create_directory(unpacked);
     std::vector<std::string> words{"python3", "-B", kit.unpacker().string(),
-                                   fs::absolute(file).string(), folder_.string()};
+                                   file.string(), unpacked.string()};
     words.insert(words.end(), files.begin(), files.end());
     constexpr double kLongestSeconds = 60;
     const os::Child unpacking = os::run_child(words, kLongestSeconds);
-    if (unpacking.status == 0) return;
+    if (unpacking.status == 0) {
+        folder_ = folder_with(unpacked, files);
+        return;
+    }
     std::string said = unpacking.errors;
     said.erase(said.find_last_not_of('\n') + 1);
     constexpr int kBadArchive = 1;
     if (unpacking.status != kBadArchive || said.find('\n') != std::string::npos)
-        throw MissingError(fmt::format("{} could not be unpacked here: {}",
-                                       file.filename().string(),
+        throw MissingError(fmt::format("{} could not be unpacked here: {}", name,
                                        said.substr(said.rfind('\n') + 1)));
-    failure_ = BuildFailure{file.filename().string(), 0, said, ""};
+    failure_ = BuildFailure{name, 0, said, ""};
 }
 
 }  // namespace lockstep::lessons

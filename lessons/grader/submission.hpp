@@ -7,6 +7,7 @@
 
 #include "lessons/grader/kit.hpp"
 #include "lessons/grader/report/grade_report.hpp"
+#include "lessons/grader/source_folder.hpp"
 
 namespace lockstep::lessons {
 
@@ -19,7 +20,8 @@ std::string fingerprint_of(const std::filesystem::path& submission,
                            const std::vector<std::string>& files);
 
 /// A student's work as it was handed in: a folder with the files, a folder in which
-/// exactly one subfolder has such files, or a .zip of either.
+/// exactly one subfolder has such files, or a .zip of either. What is read is read once,
+/// and no links are followed (SourceFolder).
 class Submission {
   public:
     /// `files` are the files that are asked for. The files of a .zip are unpacked into
@@ -29,15 +31,15 @@ class Submission {
                const Kit& kit, const std::filesystem::path& scratch);
 
     /// Returns the folder that has the files; some may be missing.
-    const std::filesystem::path& folder() const { return folder_; }
+    const SourceFolder& folder() const { return folder_; }
     /// Returns what is wrong with a .zip from which nothing could be unpacked.
     const std::optional<BuildFailure>& failure() const { return failure_; }
 
   private:
-    void unpack(const std::filesystem::path& file, const std::vector<std::string>& files,
-                const Kit& kit);
+    void unpack(const std::filesystem::path& path, const std::vector<std::string>& files,
+                const Kit& kit, const std::filesystem::path& scratch);
 
-    std::filesystem::path folder_;
+    SourceFolder folder_;
     std::optional<BuildFailure> failure_;
 };
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "lessons/grader/confine/room.hpp"
+#include "lessons/grader/confine/view.hpp"
 #include "src/core/require.hpp"
 #include "src/report/files.hpp"
 
@@ -17,32 +18,10 @@ namespace {
 
 constexpr std::uint64_t kLargestSource = 1 << 20;
 
-/// Copies the student's file; returns what is wrong with it, if anything. Links are
-/// refused, because they could lead anywhere.
-std::optional<BuildFailure> copy_source(const fs::path& from, const fs::path& to,
-                                        const std::string& name) {
-    const auto failure = [&](const std::string& what) {
-        return BuildFailure{name, 0, fmt::format("{} {}", name, what), ""};
-    };
-    std::error_code error;
-    const fs::file_status status = fs::symlink_status(from / name, error);
-    if (!fs::exists(status)) return failure("is not there");
-    if (!fs::is_regular_file(status))
-        return failure("is not a regular file (a link or a folder is not accepted)");
-    std::string text;
-    try {
-        text = read_text_file(from / name, kLargestSource);
-    } catch (const UsageError& wrong) {
-        return BuildFailure{name, 0, wrong.what(), ""};
-    } catch (const std::system_error& wrong) {
-        return failure("cannot be read: " + wrong.code().message());
-    }
-    write_text_file(to / name, text);
-    return std::nullopt;
-}
-
-/// Returns whether other users can read these folders, directly or in a room.
+/// Returns whether a confined program can read these folders.
 bool is_open(const std::vector<fs::path>& parts) {
+    for (const fs::path& part : parts)
+        if (is_below(fs::canonical(part), installed_lockstep())) return false;
     if (::geteuid() != 0) return true;
     const auto others = [](const fs::path& path, fs::perms wanted) {
         std::error_code error;
@@ -77,7 +56,7 @@ BuildPlan Workspace::plan(const std::vector<std::string>& compiler) const {
 }
 
 std::optional<BuildFailure> Workspace::build(const Assignment& assignment, const Kit& kit,
-                                             const fs::path& student,
+                                             const SourceFolder& student,
                                              const std::vector<std::string>& compiler) {
     const std::string& slug = assignment.slug;
     const Kit used =
@@ -89,7 +68,9 @@ std::optional<BuildFailure> Workspace::build(const Assignment& assignment, const
     // Use the grader's own file, even if the student has one of the same name.
     fs::copy_file(kit.handout(slug) / "adapters.hpp", folder() / "adapters.hpp");
     for (const std::string& name : assignment.files) {
-        if (auto failure = copy_source(student, folder(), name)) return failure;
+        const SourceFolder::File file = student.read(name, kLargestSource);
+        if (!file.bytes) return BuildFailure{name, 0, file.problem, ""};
+        write_text_file(folder() / name, *file.bytes);
         if (name.ends_with(".cpp")) building.sources.push_back(name);
     }
     return build_program(building);
@@ -131,8 +112,8 @@ void require_can_grade(const std::vector<std::string>& compiler) {
 void require_can_build(const Assignment& assignment, const Kit& kit,
                        const std::vector<std::string>& compiler) {
     Workspace workspace;
-    if (const auto failure =
-            workspace.build(assignment, kit, kit.handout(assignment.slug), compiler))
+    const SourceFolder handout(kit.handout(assignment.slug));
+    if (const auto failure = workspace.build(assignment, kit, handout, compiler))
         throw cannot_be_built("what is handed out", compiler.front(), *failure);
 }
 

@@ -11,6 +11,7 @@
 #include "lessons/grader/examiner.hpp"
 #include "lessons/grader/kit.hpp"
 #include "lessons/grader/report/grade_report.hpp"
+#include "lessons/grader/source_folder.hpp"
 #include "lessons/grader/work_folder.hpp"
 
 namespace lockstep::lessons {
@@ -24,7 +25,7 @@ class Workspace {
     /// Copies the files and builds the program. Returns the student's mistake, or
     /// nothing.
     std::optional<BuildFailure> build(const Assignment& assignment, const Kit& kit,
-                                      const std::filesystem::path& student,
+                                      const SourceFolder& student,
                                       const std::vector<std::string>& compiler);
 
     /// Returns the program that build() has made.

@@ -191,6 +191,14 @@ class GradeMany(unittest.TestCase):
                    "--continue")
         self.assertIn("1 submission graded, 1 with all points: ", done.stdout)
 
+    def test_a_script_can_always_continue(self):
+        ada = self.folder_of("ada", self.given)
+        for graded in (1, 0):
+            done = run("grade", SLUG, ada, "--out", self.out, "--continue")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn(f"{graded} submission", done.stdout)
+        self.assertEqual(list(self.table()), ["ada"])
+
     def test_nothing_is_gone_on_with_that_is_something_else(self):
         ada = self.folder_of("ada", self.given)
         for text, said in (("a,b\n", "does not have the columns of"), (None, "is not empty")):

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fcntl.h>
 #include <limits>
 #include <pthread.h>
@@ -26,6 +27,7 @@ namespace {
 constexpr int kGotAway = 9;
 constexpr int kLine = 3;
 constexpr auto kReturned = static_cast<std::int64_t>(lessons::RankRequest::returned);
+constexpr auto kBytesSent = static_cast<std::int64_t>(lessons::RankRequest::bytes_sent);
 constexpr std::int64_t kRequests = kLast<lessons::RankRequest> + 1;
 
 /// Ends the process with a status that says whether the attack succeeded.
@@ -48,6 +50,11 @@ volatile std::int64_t counter = 0;
 
 [[noreturn]] void loop_for_ever() {
     for (;;)
+        counter = counter + 1;
+}
+
+void compute_a_second() {
+    for (const std::clock_t begun = std::clock(); std::clock() - begun < CLOCKS_PER_SEC;)
         counter = counter + 1;
 }
 
@@ -92,10 +99,26 @@ Task task_of(void (*harm)()) {
     return [harm](Rank&, const TaskInputs&, TaskOutputs&) { harm(); };
 }
 
+/// Returns a task that does harm on rank 1; the other ranks wait there for each other.
+Task on_rank_1(void (*harm)()) {
+    return [harm](Rank& rank, const TaskInputs&, TaskOutputs&) {
+        if (rank.index() == 1) harm();
+        rank.world().barrier().wait();
+    };
+}
+
 Tasks of_the_process() {
     return {
         {"loops", task_of([] { loop_for_ever(); })},
         {"sleeps", task_of([] { wait_for_ever(); })},
+        {"naps", task_of([] {
+             for (;;)
+                 usleep(1000);
+         })},
+        {"stops itself", task_of([] { raise(SIGSTOP); })},
+        {"computes a second", task_of([] { compute_a_second(); })},
+        {"loops on rank 1", on_rank_1(loop_for_ever)},
+        {"sleeps on rank 1", on_rank_1(wait_for_ever)},
         {"exits", task_of([] { std::exit(0); })},
         {"aborts", task_of([] { std::abort(); })},
         // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): that is the task.
@@ -146,6 +169,11 @@ Tasks of_the_line() {
         {"announces a long message", task_of([] {
              write_words({std::int64_t{1} << 60});
              wait_for_ever();
+         })},
+        {"reads no answers", task_of([] {
+             // A frame of 32 bytes: "bytes_sent" of the world, at line 0 of a file "".
+             for (;;)
+                 write_words({32, kBytesSent, 0, 0, 0});
          })},
         {"claims an end", task_of([] {
              // A frame of 32 bytes: "returned" and three zeros.

@@ -101,7 +101,9 @@ class Written final : public RankProcess {
     Written& operator=(const Written&) = delete;
 
     Frames& frames() override { return frames_; }
+    bool is_idle() override { return true; }
     End ending() override { return {"the program ended", false}; }
+    void kill() override {}
 
   private:
     void write(const Script& messages) {
@@ -124,8 +126,8 @@ class Written final : public RankProcess {
 
 }  // namespace
 
-Ended run_of(const std::vector<Script>& scripts, std::chrono::seconds longest) {
-    const auto deadline = Frames::Clock::now() + longest;
+Ended run_of(const std::vector<Script>& scripts, const RunLimits& limits) {
+    const double begun = processor_seconds();
     sim::ClusterOptions options;
     options.ranks = static_cast<int>(scripts.size());
     options.spec = examination_cluster();
@@ -139,7 +141,7 @@ Ended run_of(const std::vector<Script>& scripts, std::chrono::seconds longest) {
     try {
         sim::make_cluster(options)->run([&](Rank& rank) {
             Written process(scripts[static_cast<std::size_t>(rank.index())]);
-            RankSession session(rank, process, deadline);
+            RankSession session(rank, process, limits, begun);
             session.run(task);
         });
     } catch (const TaskEnded& ended) {

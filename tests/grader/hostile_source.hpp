@@ -22,6 +22,8 @@ constexpr const char* kHostileSource = R"cpp(
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,6 +90,13 @@ constexpr const char* kHostileSource = R"cpp(
         tried("keys", syscall(SYS_keyctl, 0, 0, 0, 0, 0));
         tried("queue of messages", syscall(SYS_mq_open, "/mine", O_CREAT | O_RDWR, 0600, 0));
         tried("shared memory", syscall(SYS_shmget, 0, 4096, 01600));
+        struct sysinfo machine;
+        tried("load of the machine", sysinfo(&machine));
+        itimerval soon{{0, 1000}, {0, 1000}};
+        tried("timer", setitimer(ITIMER_REAL, &soon, nullptr));
+        tried("shut a socket", shutdown(3, SHUT_RDWR));
+        tried("copy a descriptor", dup(1));
+        tried("write at a place", pwritev(1, &here, 1, 0));
         char* again[] = {words[0], nullptr};
         tried("another program", execv("/bin/true", again));
 #ifdef __x86_64__

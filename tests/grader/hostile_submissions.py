@@ -177,9 +177,9 @@ IN_PROCESSES = {
                                        " for (volatile int i = 0;; ++i) {}"),
         "processor time", slow=True),
     "sleeps": Submission(WITHOUT_ALL_REDUCE, ends(ONE % "for (;;) sleep(1000);"),
-                         "its time ran out", slow=True),
+                         "it did nothing for 10 s", slow=True),
     "stops itself": Submission(WITHOUT_ALL_REDUCE, ends(ONE % "raise(SIGSTOP);"),
-                               "its time ran out", slow=True),
+                               "it did nothing for 10 s", slow=True),
     "forks for ever": Submission(WITHOUT_ALL_REDUCE, ends(ONE % "for (;;) fork();"),
                                  "processor time", slow=True),
     "prints for ever": Submission(WITHOUT_ALL_REDUCE, ends(ONE % 'for (;;) std::puts("100");'),
@@ -187,7 +187,7 @@ IN_PROCESSES = {
     "has an alarm": Submission(
         WITHOUT_ALL_REDUCE, ends("itimerval soon{{0, 1000}, {0, 1000}};"
                                  "setitimer(ITIMER_REAL, &soon, nullptr); for (;;) pause();"),
-        "killed by signal 14"),
+        "it did nothing for 10 s", slow=True),
     "asks for all memory": Submission(
         WITHOUT_ALL_REDUCE, ends("for (std::vector<char*> all;;) {"
                                  "all.push_back(new char[1 << 20]);"
@@ -335,7 +335,9 @@ ON_THE_LINE = {
         WITHOUT_ALL_REDUCE, ends("close(3); for (;;) pause();"), "closed the line"),
     "shuts the line": Submission(
         WITHOUT_ALL_REDUCE, ends("shutdown(3, SHUT_RDWR); for (;;) pause();"),
-        "closed the line"),
+        "it did nothing for 10 s", slow=True),
+    "naps": Submission(WITHOUT_ALL_REDUCE, ends(ONE % "for (;;) usleep(1000);"),
+                       "it did nothing for 10 s", slow=True),
     "holds more than a program holds": Submission(
         WITHOUT_ALL_REDUCE, ends("for (std::vector<Tensor> all;;)"
                                  "all.push_back(buffer.slice(0, 1));"),

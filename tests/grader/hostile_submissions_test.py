@@ -19,7 +19,7 @@ import tempfile
 import unittest
 
 from grade_formats import CHECKS, check
-from hostile_submissions import SECRETS, SUBMISSIONS, tells
+from hostile_submissions import SECRETS, SUBMISSIONS, begins, tells
 from orphans import adopt_orphans, children_left
 
 PROGRAM, SOURCES = map(os.path.abspath, sys.argv[1:3])
@@ -199,6 +199,10 @@ set -e
 mount -t tmpfs none /usr/local
 mkdir -p /usr/local/lib/lockstep/kit /usr/local/share /usr/local/src/lockstep
 cp {reference} /usr/local/src/lockstep
+# Any library stands for Lockstep's own.
+cp $(ls /usr/lib/*/libfmt.so.*.* | head -n 1) /usr/local/lib/liblockstep.so.0
+mkdir -p /usr/local/include/lockstep
+touch /usr/local/include/lockstep/lockstep.hpp
 export MESON_INSTALL_DESTDIR_PREFIX=/usr/local
 python3 -B {root}/lessons/grader/install_kit.py {kit} lib/lockstep/kit share/lockstep/grading
 cp -r {kit}/lib /usr/local/lib/lockstep/kit
@@ -221,10 +225,15 @@ class Installed(unittest.TestCase):
         kit = "/usr/local/lib/lockstep/kit/assignments/" + SLUG
         shared = "/usr/local/share/lockstep/grading/" + SLUG
         clone = "/usr/local/src/lockstep/ring.cpp"
-        paths = [kit + "/grading/secret", shared + "/secret", clone]
+        library = "/usr/local/lib/liblockstep.so.0"
+        paths = [kit + "/grading/secret", shared + "/secret", clone, kit + "/handout/ring.hpp",
+                 "/usr/local/include/lockstep/lockstep.hpp"]
         sources = {f"includes {number}": f'#include "{path}"\n' + self.place.reference
                    for number, path in enumerate(paths)}
-        sources["reads"] = tells(kit + "/handout/ring.hpp", *paths)(self.place.reference)
+        sources["reads"] = tells(*paths)(self.place.reference)
+        sources["calls"] = "#include <dlfcn.h>\n" + begins(
+            f'if (dlopen("{library}", RTLD_NOW)) throw std::runtime_error("called");'
+        )(self.place.reference)
         sources["right"] = self.place.reference
         folders = [self.place.add(name, text) for name, text in sources.items()]
         out = os.path.join(self.place.folder, "grades")
@@ -242,8 +251,7 @@ class Installed(unittest.TestCase):
                 for secret in ("GRADING", "REFERENCE"):
                     self.assertNotIn(self.place.secrets[secret], reports[name])
         self.assertEqual({name: json.loads(text)["earned"] for name, text in reports.items()},
-                         {**dict.fromkeys(sources, 0), "right": 100})
-        self.assertIn("round the ring", reports["reads"])
+                         {**dict.fromkeys(sources, 0), "right": 100, "calls": 100})
         self.assertEqual(reports["reads"].count("cannot read"), len(paths) * 3)
 
 

@@ -6,6 +6,7 @@
 #include "lessons/grader/confine/confined_process.hpp"
 #include "lessons/grader/confine/fence.hpp"
 #include "lessons/grader/confine/room.hpp"
+#include "src/core/require.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -196,10 +197,11 @@ TEST_CASE("Templates that never end are refused", "[grader][build]") {
         "    static constexpr long v = B<N - 1, 2 * M>::v + B<N - 1, 2 * M + 1>::v;\n};\n"
         "template <int M> struct B<0, M> { static constexpr long v = M; };\n"
         "int main() { return B<30, 0>::v > 0; }\n",
-        {.compiler = {compiler}, .wall_seconds = 1});
+        {.compiler = {compiler}, .cpu_seconds = 1});
     REQUIRE(wide);
     CHECK_THAT(wide->file, Equals("ring.cpp"));
-    CHECK_THAT(wide->message, Equals("the compiler was stopped after 1 s"));
+    CHECK_THAT(wide->message,
+               Equals("the compiler was stopped after 1 s of processor time"));
 }
 
 TEST_CASE("A large array costs the grader nothing", "[grader][build]") {
@@ -207,11 +209,16 @@ TEST_CASE("A large array costs the grader nothing", "[grader][build]") {
         "struct A {\n    int v[1000000000] = {};\n"
         "    constexpr A() { for (int& x : v) x = 3; }\n};\n"
         "constexpr A a;\nint main() { return a.v[5]; }\n",
-        {.wall_seconds = 2});
+        {.cpu_seconds = 2});
     REQUIRE(computed);
     const auto written = build("int a[1000000000] = {1};\nint main() {}\n");
     REQUIRE(written);
     CHECK_THAT(written->message, ContainsSubstring("larger than 256 MiB"));
+}
+
+TEST_CASE("A machine without processor time is not the student's mistake",
+          "[grader][build]") {
+    CHECK_THROWS_AS(build("int main() {}\n", {.wall_seconds = 0.001}), MissingError);
 }
 
 TEST_CASE("A missing compiler is not the student's mistake", "[grader][build]") {

@@ -2,10 +2,12 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -19,8 +21,10 @@
 #include "lessons/grader/confine/fence.hpp"
 #include "lessons/grader/confine/room.hpp"
 #include "lessons/grader/confine/system_calls.hpp"
+#include "src/os/child.hpp"
 #include "tests/catch.hpp"
 #include "tests/grader/hostile_program.hpp"
+#include "tests/temporary_folder.hpp"
 
 using namespace lockstep;
 using namespace lockstep::lessons;
@@ -135,7 +139,7 @@ TEST_CASE("A program that only computes may do nothing else", "[grader][confined
         else
             CHECK((line == "clone3: ENOSYS" || line == "x32: ENOSYS" ||
                    line == "thread: " + std::to_string(EPERM) || line == "system: 127"));
-    CHECK(refused == 28);
+    CHECK(refused == 33);
     CHECK(std::filesystem::exists(hostile_program().folder() / "hostile.cpp"));
     for (const char* made : {"left-behind", "mine", "mine.cpp"})
         CHECK_FALSE(std::filesystem::exists(hostile_program().folder() / made));
@@ -346,4 +350,52 @@ TEST_CASE("A program that cannot be started says why", "[grader][confined]") {
     plan.words[0] = "true";
     CHECK_THROWS_WITH(ConfinedProcess(plan),
                       "cannot work in /nonexistent: No such file or directory");
+}
+
+namespace {
+
+/// Returns whether a process behind this fence, or in this room, can open the file.
+bool can_open(const std::filesystem::path& file, const Fence* fence, const Room* room) {
+    const pid_t child = room ? Room::fork() : ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        constexpr int kCannotEnter = 2;
+        if ((room && !room->enter()) || (fence && !fence->enter())) ::_exit(kCannotEnter);
+        ::_exit(::open(file.c_str(), O_RDONLY) < 0 ? 1 : 0);
+    }
+    const int status = os::wait_for(child);
+    REQUIRE((WIFEXITED(status) && WEXITSTATUS(status) < 2));
+    return WEXITSTATUS(status) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("Files that a view hides are not seen, and their neighbours are",
+          "[grader][confined]") {
+    const test::TemporaryFolder folder;
+    std::filesystem::permissions(folder.path(), std::filesystem::perms{0755});
+    std::filesystem::create_directories(folder / "lib/lockstep/kit");
+    std::filesystem::create_directories(folder / "lib/other");
+    for (const char* name :
+         {"lib/a.so", "lib/liblockstep.so.0", "lib/lockstep/kit/a.a", "lib/other/b.so"})
+        folder.file(name, "x");
+    const View view{{folder / "lib"},
+                    {},
+                    {std::filesystem::canonical(folder / "lib/liblockstep.so.0"),
+                     std::filesystem::canonical(folder / "lib/lockstep")}};
+    const Fence fence(view);
+    const Room room(view);
+    for (const bool in_room : {true, false}) {
+        if (in_room ? !Room::works() : Fence::version() == 0) continue;
+        const auto opens = [&](const char* name) {
+            return can_open(folder / name, in_room ? nullptr : &fence,
+                            in_room ? &room : nullptr);
+        };
+        CHECK(opens("lib/a.so"));
+        CHECK(opens("lib/other/b.so"));
+        CHECK(!opens("lib/lockstep/kit/a.a"));
+        // In a room the file is there, and empty.
+        CHECK(opens("lib/liblockstep.so.0") == in_room);
+    }
 }

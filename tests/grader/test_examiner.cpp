@@ -1,6 +1,7 @@
 // Tests what a student's program can and cannot do. The environment variables
 // HOSTILE_RANK and EVERYTHING_RANK name two programs of ranks that the build has made.
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -21,6 +22,7 @@
 using namespace lockstep;
 using namespace lockstep::lessons;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -39,8 +41,9 @@ class RankProgram {
         return program;
     }
     /// The default limits are more than a slow and busy machine needs.
-    Examiner examiner(double cpu_seconds = 100, int longest = 1000) const {
-        return Examiner(program(cpu_seconds), std::chrono::seconds{longest});
+    Examiner examiner(double cpu_seconds = 100,
+                      const RunLimits& limits = {1000, 1000}) const {
+        return Examiner(program(cpu_seconds), {limits, 1000});
     }
     /// Kills a process that runs the program. Returns false if no such process exists.
     bool kill_one() const {
@@ -68,10 +71,10 @@ Examiner hostile_examiner() {
 }
 /// For programs that compute forever; impatient_examiner() is for programs that wait.
 Examiner hasty_examiner() {
-    return hostile_program().examiner(1, 1000);
+    return hostile_program().examiner(1);
 }
 Examiner impatient_examiner() {
-    return hostile_program().examiner(100, 2);
+    return hostile_program().examiner(100, {2, 1});
 }
 
 HostTensor values(int rank, const std::string& name) {
@@ -211,16 +214,51 @@ TEST_CASE("Shapes-only tasks may be as large as large models, no larger", "[grad
 
 TEST_CASE("A program that does not end is stopped, with the reason", "[grader]") {
     CHECK_THAT(said_of("loops", 2, hasty_examiner()),
-               ContainsSubstring("1 s of processor time"));
-    CHECK_THAT(said_of("sleeps", 2, impatient_examiner()),
-               ContainsSubstring("time ran out"));
+               ContainsSubstring("1 s of processor time: is there a loop"));
+    for (const char* task : {"sleeps", "naps", "stops itself"})
+        CHECK_THAT(said_of(task, 2, impatient_examiner()),
+                   ContainsSubstring("it did nothing for 1 s"));
     CHECK_THAT(said_of("prints for ever", 2, hasty_examiner()),
                ContainsSubstring("time"));
     CHECK_THAT(said_of("forks", 2, hasty_examiner()), ContainsSubstring("time"));
     CHECK_THAT(said_of("fills for ever", 2, impatient_examiner()),
-               ContainsSubstring("time ran out"));
+               ContainsSubstring("kept the grader busy for more than 2 s"));
+    CHECK_THAT(said_of("reads no answers", 2, impatient_examiner()),
+               ContainsSubstring("it did nothing for 1 s"));
     CHECK_THAT(said_of("closes the line", 2, hasty_examiner()),
                ContainsSubstring("closed the line"));
+}
+
+TEST_CASE("Only the rank that does not go on is blamed", "[grader]") {
+    CHECK_THAT(said_of("sleeps on rank 1", 3, impatient_examiner()),
+               StartsWith("rank 1: it did nothing"));
+    CHECK_THAT(said_of("loops on rank 1", 3, hasty_examiner()), StartsWith("rank 1: "));
+}
+
+TEST_CASE("A program that computes on a busy machine has its time", "[grader]") {
+    // Eight threads compete with each rank, which computes for longer than it may be
+    // idle.
+    std::atomic<bool> ends = false;
+    std::vector<std::thread> others(8);
+    for (std::thread& other : others)
+        other = std::thread([&ends] {
+            while (!ends) {
+            }
+        });
+    const TaskResult result =
+        hostile_program().examiner(100, {1000, 0.5}).run(run_of("computes a second", 2));
+    ends = true;
+    for (std::thread& other : others)
+        other.join();
+    if (result.trouble) FAIL(result.trouble->text);
+}
+
+TEST_CASE("All runs together have a limit of processor time", "[grader]") {
+    Examiner examiner(hostile_program().program(100), {{1000, 1000}, 1.5});
+    CHECK(!examiner.run(run_of("computes a second", 2, 1)).trouble);
+    const TaskResult& next = examiner.run(run_of("does nothing", 2));
+    REQUIRE(next.trouble);
+    CHECK_THAT(next.trouble->text, ContainsSubstring("1.5 s of processor time"));
 }
 
 TEST_CASE("A program that ends before its task has not done the task", "[grader]") {

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <vector>
 
+#include "lessons/grader/confine/activity.hpp"
 #include "src/os/deadline.hpp"
 #include "src/os/descriptor.hpp"
 
@@ -113,6 +114,10 @@ class ConfinedProcess {
     /// Returns how the program ended; nothing if it still runs at the deadline. The
     /// program's limits apply even if this is not called.
     std::optional<Ending> wait(os::Clock::time_point deadline = os::kNever);
+
+    /// Returns what the program does at this moment; empty if it has ended or the system
+    /// hides it.
+    std::optional<Activity> activity() const;
 
     /// poll() finds this readable once wait() would return at once.
     int descriptor() const { return channel_.number(); }

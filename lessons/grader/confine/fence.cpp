@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <fcntl.h>
 #include <filesystem>
+#include <iterator>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 namespace lockstep::lessons {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -69,6 +72,22 @@ void allow(const os::Descriptor& rules, const std::filesystem::path& path,
     ::syscall(kAddRule, rules.number(), kPathBeneath, &rule, 0);
 }
 
+/// Returns the path, or, if some of its files are hidden, the paths of all others. A
+/// folder's rule holds for everything in it.
+std::vector<fs::path> without(const fs::path& path, const std::vector<fs::path>& hides) {
+    std::error_code error;
+    const fs::path real = fs::canonical(path, error);
+    if (error || std::ranges::find(hides, real) != hides.end()) return {};
+    if (std::ranges::none_of(
+            hides, [&](const fs::path& hidden) { return is_below(hidden, {real}); }))
+        return {path};
+    std::vector<fs::path> rest;
+    for (fs::directory_iterator each(real, error), end; !error && each != end;
+         each.increment(error))
+        std::ranges::move(without(each->path(), hides), std::back_inserter(rest));
+    return rest;
+}
+
 }  // namespace
 
 Fence::Fence(const View& view) : exists_(version() > 0) {
@@ -78,11 +97,12 @@ Fence::Fence(const View& view) : exists_(version() > 0) {
         static_cast<int>(::syscall(kCreateRuleset, &wanted, known_size(), 0)));
     if (!rules_.open()) return;
     allow(rules_, "/dev/null", kReadFile | kWriteFile);
-    for (const std::filesystem::path& path : view.reads)
-        allow(rules_, path,
-              std::filesystem::is_directory(path) ? kExecute | kReadFile | kReadFolder
-                                                  : kExecute | kReadFile);
-    for (const std::filesystem::path& path : view.writes)
+    for (const fs::path& read : view.reads)
+        for (const fs::path& path : without(read, view.hides))
+            allow(rules_, path,
+                  fs::is_directory(path) ? kExecute | kReadFile | kReadFolder
+                                         : kExecute | kReadFile);
+    for (const fs::path& path : view.writes)
         allow(rules_, path, wanted.files);
 }
 

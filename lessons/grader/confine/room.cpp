@@ -79,6 +79,11 @@ Room::Room(const View& view) {
     for (const fs::path& path : view.writes)
         add(path, true);
     add("/dev/null", true);
+    for (const fs::path& path : view.hides)
+        if (is_below(path, view.reads))
+            things_.push_back(
+                {fs::is_directory(path) ? Kind::hidden_folder : Kind::hidden_file, false,
+                 "/dev/null", kRoot + path.string()});
     // Folders come before their content.
     std::ranges::stable_sort(things_, {}, [](const Thing& thing) {
         return std::ranges::count(thing.target, '/');
@@ -136,9 +141,16 @@ bool Room::furnish() const noexcept {
                 return false;
             continue;
         }
-        const bool made = thing.kind == Kind::file
-                              ? make_file(target)
-                              : ::mkdir(target, 0755) == 0 || errno == EEXIST;
+        if (thing.kind == Kind::hidden_folder) {
+            if (::mount("hidden", target, "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY,
+                        "size=4k,mode=555") != 0)
+                return false;
+            continue;
+        }
+        const bool made =
+            thing.kind == Kind::hidden_file ||
+            (thing.kind == Kind::file ? make_file(target)
+                                      : ::mkdir(target, 0755) == 0 || errno == EEXIST);
         if (!made || !bind(thing.source.c_str(), target, thing.writable)) return false;
     }
     return true;

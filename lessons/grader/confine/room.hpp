@@ -28,7 +28,7 @@ class Room {
     static bool works();
 
   private:
-    enum class Kind : unsigned char { folder, file, link };
+    enum class Kind : unsigned char { folder, file, link, hidden_folder, hidden_file };
     /// One of the view's files, as it is mounted in the room.
     struct Thing {
         Kind kind = Kind::folder;

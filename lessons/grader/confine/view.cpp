@@ -39,6 +39,18 @@ std::vector<fs::path> compiler_folders(const fs::path& prefix) {
     return found;
 }
 
+/// Adds what an installed Lockstep has in the folder.
+void add_lockstep_of(const fs::path& folder, std::vector<fs::path>& all) {
+    std::error_code error;
+    for (fs::directory_iterator each(folder, error), end; !error && each != end;
+         each.increment(error)) {
+        const std::string name = each->path().filename().string();
+        if ((name == "lockstep" || name.starts_with("liblockstep")) &&
+            !each->is_symlink(error))
+            all.push_back(fs::canonical(each->path(), error));
+    }
+}
+
 }  // namespace
 
 bool is_below(const fs::path& path, const std::vector<fs::path>& folders) {
@@ -50,6 +62,24 @@ bool is_below(const fs::path& path, const std::vector<fs::path>& folders) {
 std::vector<fs::path> system_libraries() {
     return existing({"/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64",
                      "/usr/local/lib", "/etc/ld.so.cache"});
+}
+
+const std::vector<fs::path>& installed_lockstep() {
+    static const std::vector<fs::path> found = [] {
+        std::vector<fs::path> all;
+        for (const char* prefix : {"/usr", "/usr/local"})
+            for (const fs::path& folder : compiler_folders(prefix)) {
+                add_lockstep_of(folder, all);
+                std::error_code error;
+                for (fs::directory_iterator each(folder, error), end;
+                     !error && each != end; each.increment(error))
+                    if (each->path().filename().string().find("-linux-") !=
+                        std::string::npos)
+                        add_lockstep_of(each->path(), all);
+            }
+        return all;
+    }();
+    return found;
 }
 
 std::vector<fs::path> toolchain_files(const std::string& compiler) {

@@ -11,6 +11,8 @@ namespace lockstep::lessons {
 struct View {
     std::vector<std::filesystem::path> reads;   ///< files and folders, to read and to run
     std::vector<std::filesystem::path> writes;  ///< folders, to write, to read and to run
+    /// Files and folders in those above that it does not see; without links.
+    std::vector<std::filesystem::path> hides = {};
 };
 
 /// Returns whether a path is below one of these folders.
@@ -20,6 +22,10 @@ bool is_below(const std::filesystem::path& path,
 /// Returns what any program needs to start: the system's libraries and the loader's
 /// index.
 std::vector<std::filesystem::path> system_libraries();
+
+/// Returns what an installed Lockstep has in the system's folders: its libraries, headers
+/// and program. Assignments ask for parts of them, so no student's program may call them.
+const std::vector<std::filesystem::path>& installed_lockstep();
 
 /// Returns what a compiler needs in addition: the programs, headers and libraries in /usr
 /// and /usr/local, and in the compiler's own folder if that is elsewhere, such as

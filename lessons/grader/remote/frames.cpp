@@ -22,25 +22,32 @@ bool Frames::ready(short events, Clock::time_point deadline) {
 
 bool Frames::send(std::string_view message, Clock::time_point deadline) {
     const auto length = static_cast<std::uint64_t>(message.size());
-    std::string bytes(reinterpret_cast<const char*>(&length), sizeof length);
-    bytes += message;
+    unsent_.append(reinterpret_cast<const char*>(&length), sizeof length);
+    unsent_ += message;
+    return go_on_sending(deadline);
+}
+
+bool Frames::go_on_sending(Clock::time_point deadline) {
     std::size_t sent = 0;
-    while (sent < bytes.size()) {
-        const ssize_t count = ::send(descriptor_, bytes.data() + sent,
-                                     bytes.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    bool is_open = true;
+    while (is_open && sent < unsent_.size()) {
+        const ssize_t count = ::send(descriptor_, unsent_.data() + sent,
+                                     unsent_.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (count > 0) {
             sent += static_cast<std::size_t>(count);
         } else if (errno == EAGAIN || errno == EINTR) {
-            if (!ready(POLLOUT, deadline)) return false;
+            is_open = ready(POLLOUT, deadline);
         } else {
             end_ = End::gone;
-            return false;
+            is_open = false;
         }
     }
-    return true;
+    unsent_.erase(0, sent);
+    return is_open;
 }
 
-bool Frames::take(char* data, std::size_t bytes, Clock::time_point deadline) {
+/// Reads until the buffer has this number of bytes.
+bool Frames::fill(std::size_t bytes, Clock::time_point deadline) {
     constexpr std::size_t kAtOnce = 1 << 16;
     while (buffer_.size() < bytes) {
         const std::size_t before = buffer_.size();
@@ -55,21 +62,21 @@ bool Frames::take(char* data, std::size_t bytes, Clock::time_point deadline) {
         }
         if (!ready(POLLIN, deadline)) return false;
     }
-    if (bytes > 0) std::memcpy(data, buffer_.data(), bytes);
-    buffer_.erase(0, bytes);
     return true;
 }
 
 std::optional<std::string> Frames::receive(Clock::time_point deadline) {
     std::uint64_t length = 0;
-    if (!take(reinterpret_cast<char*>(&length), sizeof length, deadline))
-        return std::nullopt;
+    if (!fill(sizeof length, deadline)) return std::nullopt;
+    std::memcpy(&length, buffer_.data(), sizeof length);
     if (length > kMostBytes) {
         end_ = End::too_long;
         return std::nullopt;
     }
-    std::string message(static_cast<std::size_t>(length), '\0');
-    if (!take(message.data(), message.size(), deadline)) return std::nullopt;
+    const std::size_t whole = sizeof length + static_cast<std::size_t>(length);
+    if (!fill(whole, deadline)) return std::nullopt;
+    std::string message = buffer_.substr(sizeof length, whole - sizeof length);
+    buffer_.erase(0, whole);
     return message;
 }
 

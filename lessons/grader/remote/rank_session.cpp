@@ -1,18 +1,21 @@
 #include "lessons/grader/remote/rank_session.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "lessons/grader/confine/activity.hpp"
 #include "src/comm/expect.hpp"
 #include "src/core/require.hpp"
 
 namespace lockstep::lessons {
 
-RankSession::RankSession(Rank& rank, RankProcess& process,
-                         Frames::Clock::time_point deadline)
-    : rank_(rank), process_(process), deadline_(deadline) {}
+RankSession::RankSession(Rank& rank, RankProcess& process, const RunLimits& limits,
+                         double begun)
+    : rank_(rank), process_(process), limits_(limits), begun_(begun) {}
 
 RankSession::~RankSession() {
     for (; open_phases_ > 0; --open_phases_)
@@ -48,15 +51,46 @@ void RankSession::start(const RankTask& task) {
 }
 
 std::string RankSession::receive() {
-    std::optional<std::string> message = process_.frames().receive(deadline_);
-    // A process that sends requests without end never leaves the line empty, so check the
-    // time.
-    if (!message || Frames::Clock::now() > deadline_) end_of_line();
+    Frames& line = process_.frames();
+    glanced_ = Frames::Clock::now();
+    std::optional<std::string> message;
+    while (!(message = line.receive(glanced_ + kGlance)))
+        be_patient();
+    // A process that sends requests without end never makes the grader wait.
+    if (processor_seconds() - begun_ > limits_.grader_seconds)
+        stop(
+            fmt::format("its calls have kept the grader busy for more than {:g} s: is "
+                        "there a loop that never ends?",
+                        limits_.grader_seconds));
     return std::move(*message);
 }
 
+void RankSession::be_patient() {
+    if (process_.frames().end() != Frames::End::late) end_of_line();
+    const auto now = Frames::Clock::now();
+    // If this process had no processor meanwhile, it has not seen what the other did.
+    const auto seen = std::min<Frames::Clock::duration>(now - glanced_, 2 * kGlance);
+    glanced_ = now;
+    if (process_.is_idle()) idle_seconds_ += std::chrono::duration<double>(seen).count();
+    if (idle_seconds_ > limits_.idle_seconds)
+        stop(
+            fmt::format("it did nothing for {:g} s: does it sleep, or wait for what "
+                        "never comes?",
+                        limits_.idle_seconds));
+}
+
+void RankSession::stop(const std::string& why) {
+    process_.kill();
+    throw TaskEnded(TaskEnded::Cause::late, rank_.index(),
+                    fmt::format("rank {}: {}", rank_.index(), why));
+}
+
 void RankSession::answer(WireWriter& out) {
-    if (!process_.frames().send(out.bytes(), deadline_)) end_of_line();
+    glanced_ = Frames::Clock::now();
+    Frames& line = process_.frames();
+    bool is_sent = line.send(out.bytes(), glanced_ + kGlance);
+    for (; !is_sent; is_sent = line.go_on_sending(glanced_ + kGlance))
+        be_patient();
 }
 
 void RankSession::end_of_line() {

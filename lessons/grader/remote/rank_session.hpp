@@ -19,12 +19,25 @@ class RankProcess {
   public:
     virtual ~RankProcess() = default;
     virtual Frames& frames() = 0;
-    /// How the process ended. If it still runs, ending() ends it first.
+    /// Returns whether the process does nothing at this moment, although the grader waits
+    /// for it.
+    virtual bool is_idle() = 0;
+    /// How the process ended. If it still runs, ending() ends it.
     struct End {
         std::string sentence;
         bool out_of_time = false;
     };
     virtual End ending() = 0;
+    /// Ends a process that still runs.
+    virtual void kill() = 0;
+};
+
+/// How long a run may last. A busy machine does not shorten this time: a rank's own
+/// processor time has its own limit (Confinement), the grader's is counted here, and the
+/// clock on the wall counts only while a rank is idle.
+struct RunLimits {
+    double grader_seconds = 20;  ///< of this process, for what all ranks request
+    double idle_seconds = 10;    ///< of each rank
 };
 
 /// The grader's end of the line. It carries out the requests of the rank's process on the
@@ -34,7 +47,8 @@ class RankProcess {
 /// any integers, without overflow.
 class RankSession final : public TensorNames {
   public:
-    RankSession(Rank& rank, RankProcess& process, Frames::Clock::time_point deadline);
+    /// The run began when this process had used `begun` seconds of processor time.
+    RankSession(Rank& rank, RankProcess& process, const RunLimits& limits, double begun);
     ~RankSession() override;
 
     /// Runs the task to its end. Throws TaskEnded, or what devices and communicators
@@ -83,6 +97,9 @@ class RankSession final : public TensorNames {
     void finish(WireReader& in);
     [[noreturn]] void rethrow(WireReader& in) const;
     [[noreturn]] void end_of_line();
+    /// Waits a little longer for the process. Ends a run that has reached its limits.
+    void be_patient();
+    [[noreturn]] void stop(const std::string& why);
 
     void require_room() const;
     static void require_name(const std::string& name);
@@ -92,7 +109,10 @@ class RankSession final : public TensorNames {
 
     Rank& rank_;
     RankProcess& process_;
-    Frames::Clock::time_point deadline_;
+    RunLimits limits_;
+    double begun_;
+    Frames::Clock::time_point glanced_;
+    double idle_seconds_ = 0;
     bool may_download_ = false;
     std::int64_t requests_ = 0;               ///< each operation of a group counts as one
     std::map<std::int64_t, Tensor> tensors_;  ///< by handle, whole
