@@ -99,10 +99,11 @@ int run(const GradescopeRequest& request) {
 }
 
 void require_submission(const fs::path& path) {
+    const bool is_link = fs::is_symlink(fs::symlink_status(path));
     require(fs::is_directory(path) ||
-                (path.extension() == ".zip" && fs::is_regular_file(path)),
-            "{}: a student's folder, or a .zip of it, is expected",
-            printable(path.string()));
+                (path.extension() == ".zip" && fs::is_regular_file(path) && !is_link),
+            "{}: a student's folder, or a .zip of it, is expected{}",
+            printable(path.string()), is_link ? ", and no link" : "");
 }
 
 int grade_one(const GradeRequest& request, GradePlan plan, const Kit& kit) {
@@ -111,7 +112,8 @@ int grade_one(const GradeRequest& request, GradePlan plan, const Kit& kit) {
         "grading", static_cast<std::int64_t>(plan.assignment->criteria.size()));
     const GradeReport report = grade(plan, kit, [&](const GradeReport& so_far) {
         progress->advance(judged(so_far));
-        if (request.out)
+        const bool is_last = so_far.finished || !so_far.stopped.empty();
+        if (request.out && (is_last || !leads_to_stream(*request.out)))
             naming("--out", *request.out,
                    [&](const auto& path) { write_grade(so_far, request.format, path); });
     });

@@ -55,9 +55,14 @@ StudentProcess::StudentProcess(const StudentProgram& program, os::SocketPair lin
       frames_(line_.number()),
       process_(confined(program, line.theirs.number())) {}
 
-bool StudentProcess::is_idle() {
+std::optional<double> StudentProcess::busy_seconds() {
     const std::optional<Activity> activity = process_.activity();
-    return !activity || activity->is_idle;
+    if (!activity) return std::nullopt;
+    const double busy = activity->processor_seconds + activity->queue_seconds;
+    // The system counts a wait for a processor when the wait ends.
+    const bool waits = !activity->sleeps && busy == busy_seen_;
+    busy_seen_ = busy;
+    return waits ? std::nullopt : std::optional(busy);
 }
 
 double StudentProcess::finish() {
@@ -67,12 +72,14 @@ double StudentProcess::finish() {
 }
 
 RankProcess::End StudentProcess::ending() {
-    using namespace std::chrono_literals;
     // The program has closed the line. On a busy machine, its end may take a while.
     constexpr int kMostIdle = 20;
     std::optional<Ending> ending;
-    for (int idle = 0; !ending && idle < kMostIdle; idle += is_idle() ? 1 : 0)
-        ending = process_.wait(os::Clock::now() + 100ms);
+    for (int idle = 0; !ending && idle < kMostIdle;) {
+        ending = process_.wait(os::Clock::now() + kGlance);
+        const std::optional<Activity> activity = process_.activity();
+        if (activity && activity->sleeps) ++idle;
+    }
     if (!ending) {
         process_.kill();
         return {"your program closed the line to the grader", false};
@@ -145,7 +152,8 @@ TaskResult Examiner::make(const TaskRun& run) {
         // After the machine's trouble, the other ranks need not run to their ends.
         if (machines_trouble) std::rethrow_exception(machines_trouble);
         try {
-            RankSession session(rank, *processes[index], limits_.run, begun);
+            RankSession session(rank, *processes[index], limits_.run, begun,
+                                idle_seconds_);
             return session.run(run.ranks[index]);
         } catch (const MissingError&) {
             machines_trouble = std::current_exception();

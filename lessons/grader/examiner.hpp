@@ -32,7 +32,7 @@ class StudentProcess final : public RankProcess {
     explicit StudentProcess(const StudentProgram& program);
 
     Frames& frames() override { return frames_; }
-    bool is_idle() override;
+    std::optional<double> busy_seconds() override;
     /// Throws MissingError if the machine ended the process (EndedBy::outside), or if it
     /// was so slow that the last limit, Confinement::wall_seconds, was reached.
     End ending() override;
@@ -44,6 +44,7 @@ class StudentProcess final : public RankProcess {
     StudentProcess(const StudentProgram& program, os::SocketPair line);
 
     Confinement confinement_;
+    double busy_seen_ = -1;
     bool shows_output_;
     os::Descriptor line_;
     Frames frames_;
@@ -77,6 +78,7 @@ class Examiner final : public StudentWork {
     StudentProgram program_;
     ExamLimits limits_;
     double used_seconds_ = 0;  ///< processor time of all ranks in all runs
+    double idle_seconds_ = 0;  ///< in which all ranks in all runs did nothing
     MadeRuns made_;
     std::map<std::string, std::string> late_;  ///< messages about late tasks, by task
 };

@@ -95,11 +95,6 @@ Answer answer_of(const JudgingProcess::Work& work, std::size_t index) {
     }
 }
 
-double seconds_used_by(pid_t process) {
-    const std::optional<Activity> activity = activity_of(process);
-    return activity ? activity->processor_seconds : 0;
-}
-
 std::string ending_text(int status) {
     if (!WIFSIGNALED(status))
         return fmt::format("itself (exit status {})", WEXITSTATUS(status));
@@ -167,15 +162,15 @@ Judgement JudgingProcess::judge(std::size_t index) {
     } catch (const std::system_error& error) {
         throw MissingError(error.what());
     }
-    const double before = seconds_used_by(process_);
+    const double before = processor_seconds_of(process_);
     double used = 0;
     std::optional<Answer> answer;
     if (line_.send(bytes_of(index), limits_.deadline))
         while (!(answer = receive_answer(line_, Clock::now() + kGlance)) &&
                line_.end() == Frames::End::late && used <= limits_.one_seconds &&
                Clock::now() < limits_.deadline)
-            used = seconds_used_by(process_) - before;
-    used_seconds_ += seconds_used_by(process_) - before;
+            used = processor_seconds_of(process_) - before;
+    used_seconds_ += processor_seconds_of(process_) - before;
     if (!answer) return judgement_without_answer(used);
     if (answer->kind == Kind::spent) end();
     if (answer->kind == Kind::missing_error) throw MissingError(answer->judgement.said);

@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "src/core/require.hpp"
+
 namespace lockstep::lessons {
 
 namespace {
@@ -19,6 +21,11 @@ constexpr int kOnce = O_RDONLY | O_NOFOLLOW | O_CLOEXEC;
 
 SourceFolder::File problem(const std::string& name, const std::string& what) {
     return {std::nullopt, name + " " + what};
+}
+
+/// Throws what `errno` says: a file system that fails is not the student's mistake.
+[[noreturn]] void machines_trouble(const std::string& name) {
+    throw MissingError(fmt::format("{} cannot be read: {}", name, std::strerror(errno)));
 }
 
 SourceFolder::File read_below(int folder, const std::string& path,
@@ -30,7 +37,9 @@ SourceFolder::File read_below(int folder, const std::string& path,
     if (!file.open()) {
         if (errno == ENOENT || errno == ENOTDIR) return problem(name, "is not there");
         if (errno == ELOOP || errno == ENXIO) return problem(name, kNoFile);
-        return problem(name, std::string("cannot be read: ") + std::strerror(errno));
+        if (errno == EACCES)
+            return problem(name, std::string("cannot be read: ") + std::strerror(errno));
+        machines_trouble(name);
     }
     struct stat status = {};
     if (::fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode))
@@ -43,8 +52,7 @@ SourceFolder::File read_below(int folder, const std::string& path,
         bytes.resize(before + kAtOnce);
         got = os::read_some(file.number(), bytes.data() + before, kAtOnce);
         bytes.resize(before + static_cast<std::size_t>(got > 0 ? got : 0));
-        if (got < 0)
-            return problem(name, std::string("cannot be read: ") + std::strerror(errno));
+        if (got < 0) machines_trouble(name);
     }
     if (bytes.size() > most_bytes)
         return problem(name, fmt::format("has more than {} MiB", most_bytes >> 20));
@@ -54,7 +62,9 @@ SourceFolder::File read_below(int folder, const std::string& path,
 }  // namespace
 
 SourceFolder::SourceFolder(const std::filesystem::path& path)
-    : folder_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {}
+    : folder_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (!folder_.open()) machines_trouble(path.string());
+}
 
 SourceFolder::File SourceFolder::read(const std::string& name,
                                       std::uint64_t most_bytes) const {

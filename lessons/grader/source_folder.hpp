@@ -15,8 +15,10 @@ namespace lockstep::lessons {
 /// put a link in the place of a file between a look and a read.
 class SourceFolder {
   public:
-    /// Opens a folder; this path may be a link. If it cannot be opened, the folder has no
-    /// files.
+    /// A folder without files.
+    SourceFolder() = default;
+    /// Opens a folder; this path may be a link. Throws MissingError if it cannot be
+    /// opened.
     explicit SourceFolder(const std::filesystem::path& path);
 
     /// A file's bytes, or why there are none: "ring.cpp is not there".
@@ -24,7 +26,8 @@ class SourceFolder {
         std::optional<std::string> bytes;
         std::string problem;
     };
-    /// Reads a regular file of at most `most_bytes`, which are whole MiB.
+    /// Reads a regular file of at most `most_bytes`, which are whole MiB. Throws
+    /// MissingError if the file system fails.
     File read(const std::string& name, std::uint64_t most_bytes) const;
 
     bool has_one_of(const std::vector<std::string>& names) const;

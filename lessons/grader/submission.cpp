@@ -65,7 +65,7 @@ std::string name_of_submission(const fs::path& path) {
 
 Submission::Submission(const fs::path& path, const std::vector<std::string>& files,
                        const Kit& kit, const fs::path& scratch)
-    : folder_(is_archive(path) ? SourceFolder(fs::path()) : folder_with(path, files)) {
+    : folder_(is_archive(path) ? SourceFolder() : folder_with(path, files)) {
     if (is_archive(path)) unpack(path, files, kit, scratch);
 }
 

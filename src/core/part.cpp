@@ -289,6 +289,7 @@ struct Run {
 
 std::vector<Run> runs_of(const Part& part) {
     std::vector<Run> runs;
+    if (part.width() == 0) return runs;  // however many rows
     each_run(part, [&](std::int64_t at, std::int64_t from, std::int64_t count) {
         runs.push_back({from, at, count});
     });

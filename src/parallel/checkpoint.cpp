@@ -62,8 +62,9 @@ bool is_whole(const fs::path& place) {
         return true;
     } catch (const UsageError&) {
         return false;
-    } catch (const std::system_error&) {
-        return false;
+    } catch (const std::system_error& error) {
+        if (error.code() == std::errc::no_such_file_or_directory) return false;
+        throw;  // the files may be whole
     }
 }
 

@@ -401,11 +401,23 @@ HostTensor CheckpointReader::read_checked(const std::string& name,
 
 void CheckpointReader::check() {
     if (index_.save.empty()) return;
+    // File by file, because each is opened and compared with the index.
+    std::map<std::string, std::vector<std::pair<std::string, const SavedTensor::Piece*>>>
+        pieces;
     for (const auto& [name, tensor] : index_.tensors) {
         require_whole(name, tensor, place_);
         for (const SavedTensor::Piece& piece : tensor.pieces)
-            read_checked(name, piece, 0, piece.part.shape.elements());
+            pieces[piece.file].emplace_back(name, &piece);
     }
+    for (const auto& [file, here] : pieces)
+        for (const auto& [name, piece] : here) {
+            // Block by block, because a piece may be large.
+            const std::int64_t block =
+                kHashedBytes / bytes_of(index_.tensors.at(name).dtype);
+            const std::int64_t elements = piece->part.shape.elements();
+            for (std::int64_t at = 0; at < elements; at += block)
+                read_checked(name, *piece, at, std::min(block, elements - at));
+        }
 }
 
 void CheckpointReader::require_of_this_save(const SafetensorsFile& file,

@@ -41,21 +41,14 @@ std::filesystem::path place_of(const std::filesystem::path& path) {
 
 /// Opens the path if it leads to a pipe or a terminal; else returns no descriptor.
 os::Descriptor opened_stream(const std::filesystem::path& path) {
-    struct stat status {};
-    if (stat(path.c_str(), &status) != 0) return {};
-    if (!S_ISFIFO(status.st_mode) && !S_ISCHR(status.st_mode)) return {};
+    if (!leads_to_stream(path)) return {};
     // Without O_NONBLOCK, opening a pipe would wait for a reader.
     os::Descriptor stream(
         open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-    if (S_ISFIFO(status.st_mode)) {
-        if (!stream.open() && errno == ENXIO)
-            throw UsageError(path.string() + ": this is a pipe from which nobody reads");
-        if (!stream.open()) fail(errno, path);
-    } else if (!stream.open() || isatty(stream.number()) == 0) {
-        return {};
-    }
-    const int flags = fcntl(stream.number(), F_GETFL);
-    fcntl(stream.number(), F_SETFL, flags & ~O_NONBLOCK);
+    if (!stream.open() && errno == ENXIO)
+        throw UsageError(path.string() + ": this is a pipe from which nobody reads");
+    if (!stream.open()) fail(errno, path);
+    fcntl(stream.number(), F_SETFL, fcntl(stream.number(), F_GETFL) & ~O_NONBLOCK);
     return stream;
 }
 
@@ -78,6 +71,15 @@ void keep_names(const std::filesystem::path& folder) {
 }
 
 }  // namespace
+
+bool leads_to_stream(const std::filesystem::path& path) {
+    struct stat status {};
+    if (stat(path.c_str(), &status) != 0) return false;
+    if (!S_ISCHR(status.st_mode)) return S_ISFIFO(status.st_mode);
+    const os::Descriptor device(
+        open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    return device.open() && isatty(device.number()) != 0;
+}
 
 WholeFile::WholeFile(std::filesystem::path path)
     : path_(std::move(path)), descriptor_(opened_stream(path_).release()) {
@@ -108,13 +110,13 @@ void WholeFile::write(std::string_view text) {
 
 void WholeFile::finish() {
     if (close(std::exchange(descriptor_, -1)) != 0) fail(errno, path_);
-    if (is_stream()) return;
+    if (temporary_.empty()) return;  // a stream
     if (rename(temporary_.c_str(), place_.c_str()) != 0) fail(errno, path_);
     temporary_.clear();
 }
 
 void WholeFile::finish_durably() {
-    if (is_stream()) return finish();
+    if (temporary_.empty()) return finish();
     if (fsync(descriptor_) != 0) fail(errno, path_);
     finish();
     keep_names(folder_of(place_));
@@ -149,8 +151,7 @@ void write_durable_text_file(const std::filesystem::path& path, std::string_view
 }
 
 void require_writable_file(const std::filesystem::path& path) {
-    WholeFile file(path);
-    if (!file.is_stream()) file.write("x");
+    if (!leads_to_stream(path)) WholeFile(path).write("x");
 }
 
 namespace {

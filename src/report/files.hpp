@@ -30,8 +30,6 @@ class WholeFile {
 
     void write(const std::byte* data, std::size_t size);
     void write(std::string_view text);
-    /// Returns whether it is a pipe or a terminal.
-    bool is_stream() const { return temporary_.empty(); }
     void finish();
     /// Like finish(), but afterwards the file is on the disk and survives a power
     /// failure.
@@ -56,7 +54,12 @@ void make_durable_folder(const std::filesystem::path& path);
 /// power fails.
 void remove_durably(const std::filesystem::path& path);
 
-/// Throws what writing the file would throw; leaves no file. Call it before a long run.
+/// Returns whether the path leads to a pipe or a terminal, which WholeFile writes to
+/// directly.
+bool leads_to_stream(const std::filesystem::path& path);
+
+/// Throws what writing the file would throw; leaves no file. Call it before a long run. A
+/// stream is not opened, because its reader would see its end.
 void require_writable_file(const std::filesystem::path& path);
 
 /// A regular file, open for reading from its first byte on. The constructor throws

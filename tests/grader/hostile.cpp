@@ -115,6 +115,13 @@ Tasks of_the_process() {
              for (;;)
                  usleep(1000);
          })},
+        {"naps between messages",
+         [](Rank& rank, const TaskInputs&, TaskOutputs&) {
+             for (;;) {
+                 usleep(20'000);
+                 (void)rank.world().bytes_sent();
+             }
+         }},
         {"stops itself", task_of([] { raise(SIGSTOP); })},
         {"computes a second", task_of([] { compute_a_second(); })},
         {"loops on rank 1", on_rank_1(loop_for_ever)},

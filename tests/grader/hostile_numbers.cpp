@@ -101,7 +101,7 @@ class Written final : public RankProcess {
     Written& operator=(const Written&) = delete;
 
     Frames& frames() override { return frames_; }
-    bool is_idle() override { return true; }
+    std::optional<double> busy_seconds() override { return 0; }
     End ending() override { return {"the program ended", false}; }
     void kill() override {}
 
@@ -141,7 +141,8 @@ Ended run_of(const std::vector<Script>& scripts, const RunLimits& limits) {
     try {
         sim::make_cluster(options)->run([&](Rank& rank) {
             Written process(scripts[static_cast<std::size_t>(rank.index())]);
-            RankSession session(rank, process, limits, begun);
+            double idle = 0;
+            RankSession session(rank, process, limits, begun, idle);
             session.run(task);
         });
     } catch (const TaskEnded& ended) {

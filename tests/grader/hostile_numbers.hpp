@@ -87,7 +87,7 @@ using Script = std::vector<std::string>;
 /// Returns these messages, followed by the last message of a rank.
 Script script_of(const std::vector<Message>& messages);
 Ended run_of(const std::vector<Script>& scripts,
-             const lessons::RunLimits& limits = {1000, 1000});
+             const lessons::RunLimits& limits = {1000, 1000, 1000});
 
 /// Makes runs and counts how many complete. The test fails if a run ends without a
 /// message, or if memory grows more than such small runs need.

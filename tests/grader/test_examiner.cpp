@@ -42,7 +42,7 @@ class RankProgram {
     }
     /// The default limits are more than a slow and busy machine needs.
     Examiner examiner(double cpu_seconds = 100,
-                      const RunLimits& limits = {1000, 1000}) const {
+                      const RunLimits& limits = {1000, 1000, 1000}) const {
         return Examiner(program(cpu_seconds), {limits, 1000});
     }
     /// Kills a process that runs the program. Returns false if no such process exists.
@@ -74,7 +74,7 @@ Examiner hasty_examiner() {
     return hostile_program().examiner(1);
 }
 Examiner impatient_examiner() {
-    return hostile_program().examiner(100, {2, 1});
+    return hostile_program().examiner(100, {2, 1, 1000});
 }
 
 HostTensor values(int rank, const std::string& name) {
@@ -215,7 +215,7 @@ TEST_CASE("Shapes-only tasks may be as large as large models, no larger", "[grad
 TEST_CASE("A program that does not end is stopped, with the reason", "[grader]") {
     CHECK_THAT(said_of("loops", 2, hasty_examiner()),
                ContainsSubstring("1 s of processor time: is there a loop"));
-    for (const char* task : {"sleeps", "naps", "stops itself"})
+    for (const char* task : {"sleeps", "naps", "naps between messages", "stops itself"})
         CHECK_THAT(said_of(task, 2, impatient_examiner()),
                    ContainsSubstring("it did nothing for 1 s"));
     CHECK_THAT(said_of("prints for ever", 2, hasty_examiner()),
@@ -245,16 +245,23 @@ TEST_CASE("A program that computes on a busy machine has its time", "[grader]") 
             while (!ends) {
             }
         });
-    const TaskResult result =
-        hostile_program().examiner(100, {1000, 0.5}).run(run_of("computes a second", 2));
+    const TaskResult result = hostile_program()
+                                  .examiner(100, {1000, 0.5, 1000})
+                                  .run(run_of("computes a second", 2));
     ends = true;
     for (std::thread& other : others)
         other.join();
     if (result.trouble) FAIL(result.trouble->text);
 }
 
-TEST_CASE("All runs together have a limit of processor time", "[grader]") {
-    Examiner examiner(hostile_program().program(100), {{1000, 1000}, 1.5});
+TEST_CASE("All runs together have limits", "[grader]") {
+    Examiner sleepy(hostile_program().program(100), {{1000, 1, 1.5}, 1000});
+    CHECK_THAT(sleepy.run(run_of("sleeps", 2)).trouble->text,
+               ContainsSubstring("for 1 s:"));
+    CHECK_THAT(sleepy.run(run_of("naps", 2)).trouble->text,
+               ContainsSubstring("for 1.5 s in all runs"));
+
+    Examiner examiner(hostile_program().program(100), {{1000, 1000, 1000}, 1.5});
     CHECK(!examiner.run(run_of("computes a second", 2, 1)).trouble);
     const TaskResult& next = examiner.run(run_of("does nothing", 2));
     REQUIRE(next.trouble);

@@ -25,6 +25,8 @@ Heads head_of(std::int64_t handle, DType dtype, const Shape& shape) {
     return {tensor_of(handle, dtype, shape), 1, shape.columns(), 0};
 }
 
+// The analyzer does not see that a std::function destroys what it holds.
+// NOLINTBEGIN(clang-analyzer-cplusplus.NewDeleteLeaks)
 /// Attention with an equal number of queries and keys, in one batch or none. The tensors
 /// have consecutive handles, or no elements.
 std::vector<Message> attention(std::int64_t handle, DType dtype, std::int64_t rows,
@@ -59,24 +61,24 @@ TEST_CASE("A product with vast extents but no elements is refused", "[grader]") 
                ContainsSubstring("more than there can be"));
 }
 
-TEST_CASE("Attention takes no more time than a program has", "[grader]") {
+TEST_CASE("Attention that would take too long is refused", "[grader]") {
     const TokenRows zigzag{TokenOrder::zigzag, kInt - 1, 2, 0};
     for (const bool causal : {false, true})
         for (const TokenRows& tokens : {TokenRows{}, zigzag})
             for (const Message& asks :
                  attention(kReal, DType::f64, kInt, 0, tokens, causal))
                 CHECK(said_to({asks}) == "nothing");
-    std::vector<Message> room;
     const std::int64_t rows = 1 << 20;
-    for (int i = 0; i < 4; ++i)
-        room.push_back(message(RankRequest::empty, MemoryCategory::workspace, Shape{rows},
-                               DType::f32, kHere));
+    const std::vector<Message> room(
+        4, message(RankRequest::empty, MemoryCategory::workspace, Shape{rows}, DType::f32,
+                   kHere));
     for (const Message& asks : attention(kNext, DType::f32, rows, 1, zigzag, true)) {
         std::vector<Message> all = room;
         all.push_back(asks);
         CHECK_THAT(said_to(all), ContainsSubstring("takes longer than"));
     }
 }
+// NOLINTEND(clang-analyzer-cplusplus.NewDeleteLeaks)
 
 TEST_CASE("Names, groups and splits that are too large are refused", "[grader]") {
     const std::string name(2000, 'n');
@@ -108,7 +110,7 @@ TEST_CASE("Each operation of a group counts, and the grader's time ends a run",
                                            operation(Verb::all_reduce, -1, none, none));
     CHECK_THAT(said_to(std::vector<Message>(60, launch(group))),
                ContainsSubstring("had not ended after 200000 operations"));
-    CHECK_THAT(*run_of({script_of({})}, {-1, 1000}),
+    CHECK_THAT(*run_of({script_of({})}, {-1, 1000, 1000}),
                ContainsSubstring("rank 0: its calls have kept the grader busy"));
 }
 

@@ -1,8 +1,8 @@
 #include "lessons/grader/confine/activity.hpp"
 
+#include <cstddef>
 #include <ctime>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <unistd.h>
 
@@ -17,23 +17,27 @@ std::string folder_of(pid_t process) {
 }  // namespace
 
 std::optional<Activity> activity_of(pid_t process) {
-    std::ifstream file(folder_of(process) + "/stat");
+    std::ifstream times(folder_of(process) + "/schedstat");
+    std::ifstream status(folder_of(process) + "/stat");
+    double computed = 0;
+    double queued = 0;
     std::string line;
-    if (!std::getline(file, line)) return std::nullopt;
-    // The program's name, in parentheses, may contain anything.
-    std::istringstream fields(line.substr(line.rfind(')') + 1));
-    char state = 0;
-    fields >> state;
-    constexpr int kBetween = 10;  // from the parent's number to the page faults
-    std::string skipped;
-    for (int i = 0; i < kBetween; ++i)
-        fields >> skipped;
-    double user = 0;
-    double system = 0;
-    if (!(fields >> user >> system)) return std::nullopt;
-    const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
-    // R runs or waits for a processor; D waits for memory or a disk.
-    return Activity{(user + system) / ticks, state != 'R' && state != 'D'};
+    if (!(times >> computed >> queued) || !std::getline(status, line))
+        return std::nullopt;
+    // The state follows the program's name, which is in parentheses and may contain
+    // anything.
+    const std::size_t state = line.rfind(')') + 2;
+    constexpr double kNanosecond = 1e-9;
+    return Activity{computed * kNanosecond, queued * kNanosecond,
+                    state < line.size() && (line[state] == 'S' || line[state] == 'T')};
+}
+
+double processor_seconds_of(pid_t process) {
+    clockid_t clock = 0;
+    timespec time = {};
+    if (::clock_getcpuclockid(process, &clock) != 0 || ::clock_gettime(clock, &time) != 0)
+        return 0;
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 std::optional<pid_t> child_of(pid_t process) {
@@ -45,9 +49,7 @@ std::optional<pid_t> child_of(pid_t process) {
 }
 
 double processor_seconds() {
-    timespec time = {};
-    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+    return processor_seconds_of(::getpid());
 }
 
 }  // namespace lockstep::lessons

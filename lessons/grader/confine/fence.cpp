@@ -84,7 +84,9 @@ std::vector<fs::path> without(const fs::path& path, const std::vector<fs::path>&
     std::vector<fs::path> rest;
     for (fs::directory_iterator each(real, error), end; !error && each != end;
          each.increment(error))
-        std::ranges::move(without(each->path(), hides), std::back_inserter(rest));
+        // A link may lead back here, or elsewhere; what it leads to has its own rule.
+        if (!each->is_symlink(error))
+            std::ranges::move(without(each->path(), hides), std::back_inserter(rest));
     return rest;
 }
 

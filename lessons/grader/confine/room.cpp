@@ -130,30 +130,35 @@ bool Room::map_user() const noexcept {
     return mapped;
 }
 
+bool Room::bring(const Thing& thing) noexcept {
+    const char* const target = thing.target.c_str();
+    const auto make_folder = [&] {
+        return ::mkdir(target, 0755) == 0 || errno == EEXIST;
+    };
+    const auto bind_there = [&] {
+        return bind(thing.source.c_str(), target, thing.writable);
+    };
+    switch (thing.kind) {
+        case Kind::folder:
+            return make_folder() && bind_there();
+        case Kind::file:
+            return make_file(target) && bind_there();
+        case Kind::link:
+            return ::symlink(thing.leads_to.c_str(), target) == 0 || errno == EEXIST ||
+                   errno == EROFS;
+        case Kind::hidden_folder:
+            return ::mount("hidden", target, "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY,
+                           "size=4k,mode=555") == 0;
+        case Kind::hidden_file:
+            return bind_there();
+    }
+    return false;
+}
+
 bool Room::furnish() const noexcept {
     for (const std::string& folder : folders_)
         if (::mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) return false;
-    for (const Thing& thing : things_) {
-        const char* const target = thing.target.c_str();
-        if (thing.kind == Kind::link) {
-            if (::symlink(thing.leads_to.c_str(), target) != 0 && errno != EEXIST &&
-                errno != EROFS)
-                return false;
-            continue;
-        }
-        if (thing.kind == Kind::hidden_folder) {
-            if (::mount("hidden", target, "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY,
-                        "size=4k,mode=555") != 0)
-                return false;
-            continue;
-        }
-        const bool made =
-            thing.kind == Kind::hidden_file ||
-            (thing.kind == Kind::file ? make_file(target)
-                                      : ::mkdir(target, 0755) == 0 || errno == EEXIST);
-        if (!made || !bind(thing.source.c_str(), target, thing.writable)) return false;
-    }
-    return true;
+    return std::ranges::all_of(things_, bring);
 }
 
 bool Room::enter() const noexcept {

@@ -40,6 +40,7 @@ class Room {
 
     void add(const std::filesystem::path& path, bool writable);
     bool map_user() const noexcept;
+    static bool bring(const Thing& thing) noexcept;
     bool furnish() const noexcept;
 
     std::vector<std::string> folders_;  ///< folders to make, in this order

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <type_traits>
+#include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,9 +14,24 @@
 
 namespace lockstep::lessons {
 
+namespace {
+
+/// Returns how long this process had work, but no processor.
+double own_queue_seconds() {
+    const std::optional<Activity> own = activity_of(::getpid());
+    return own ? own->queue_seconds : 0;
+}
+
+}  // namespace
+
 RankSession::RankSession(Rank& rank, RankProcess& process, const RunLimits& limits,
-                         double begun)
-    : rank_(rank), process_(process), limits_(limits), begun_(begun) {}
+                         double begun, double& all_idle)
+    : rank_(rank),
+      process_(process),
+      limits_(limits),
+      begun_(begun),
+      all_idle_(all_idle),
+      own_queue_(own_queue_seconds()) {}
 
 RankSession::~RankSession() {
     for (; open_phases_ > 0; --open_phases_)
@@ -52,10 +68,10 @@ void RankSession::start(const RankTask& task) {
 
 std::string RankSession::receive() {
     Frames& line = process_.frames();
-    glanced_ = Frames::Clock::now();
     std::optional<std::string> message;
-    while (!(message = line.receive(glanced_ + kGlance)))
+    while (!(message = line.receive(next_glance())))
         be_patient();
+    count_wait();
     // A process that sends requests without end never makes the grader wait.
     if (processor_seconds() - begun_ > limits_.grader_seconds)
         stop(
@@ -65,18 +81,34 @@ std::string RankSession::receive() {
     return std::move(*message);
 }
 
+Frames::Clock::time_point RankSession::next_glance() {
+    wait_began_ = Frames::Clock::now();
+    return wait_began_ + kGlance;
+}
+
 void RankSession::be_patient() {
     if (process_.frames().end() != Frames::End::late) end_of_line();
-    const auto now = Frames::Clock::now();
-    // If this process had no processor meanwhile, it has not seen what the other did.
-    const auto seen = std::min<Frames::Clock::duration>(now - glanced_, 2 * kGlance);
-    glanced_ = now;
-    if (process_.is_idle()) idle_seconds_ += std::chrono::duration<double>(seen).count();
-    if (idle_seconds_ > limits_.idle_seconds)
+    count_wait();
+}
+
+void RankSession::count_wait() {
+    waited_ += std::chrono::duration<double>(Frames::Clock::now() - wait_began_).count();
+    if (waited_ - examined_ < std::chrono::duration<double>(kGlance).count()) return;
+    examined_ = waited_;
+    const std::optional<double> busy = process_.busy_seconds();
+    if (!busy) return;
+    // What is left of the wait: the process did nothing, and this process had a processor
+    // to see it.
+    const double idle = waited_ - *busy - (own_queue_seconds() - own_queue_);
+    all_idle_ += std::max(idle - idle_seconds_, 0.0);
+    idle_seconds_ = std::max(idle, idle_seconds_);
+    const bool too_long = idle_seconds_ > limits_.idle_seconds;
+    if (too_long || all_idle_ > limits_.all_idle_seconds)
         stop(
-            fmt::format("it did nothing for {:g} s: does it sleep, or wait for what "
+            fmt::format("it did nothing for {:g} s{}: does it sleep, or wait for what "
                         "never comes?",
-                        limits_.idle_seconds));
+                        too_long ? limits_.idle_seconds : limits_.all_idle_seconds,
+                        too_long ? "" : " in all runs"));
 }
 
 void RankSession::stop(const std::string& why) {
@@ -86,10 +118,9 @@ void RankSession::stop(const std::string& why) {
 }
 
 void RankSession::answer(WireWriter& out) {
-    glanced_ = Frames::Clock::now();
     Frames& line = process_.frames();
-    bool is_sent = line.send(out.bytes(), glanced_ + kGlance);
-    for (; !is_sent; is_sent = line.go_on_sending(glanced_ + kGlance))
+    bool is_sent = line.send(out.bytes(), next_glance());
+    for (; !is_sent; is_sent = line.go_on_sending(next_glance()))
         be_patient();
 }
 

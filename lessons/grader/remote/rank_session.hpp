@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -19,9 +20,9 @@ class RankProcess {
   public:
     virtual ~RankProcess() = default;
     virtual Frames& frames() = 0;
-    /// Returns whether the process does nothing at this moment, although the grader waits
-    /// for it.
-    virtual bool is_idle() = 0;
+    /// Returns how long the process has computed, or had work but no processor; nothing
+    /// if that is not known.
+    virtual std::optional<double> busy_seconds() = 0;
     /// How the process ended. If it still runs, ending() ends it.
     struct End {
         std::string sentence;
@@ -36,8 +37,9 @@ class RankProcess {
 /// processor time has its own limit (Confinement), the grader's is counted here, and the
 /// clock on the wall counts only while a rank is idle.
 struct RunLimits {
-    double grader_seconds = 20;  ///< of this process, for what all ranks request
-    double idle_seconds = 10;    ///< of each rank
+    double grader_seconds = 20;     ///< of this process, for what all ranks request
+    double idle_seconds = 10;       ///< of each rank
+    double all_idle_seconds = 120;  ///< of all ranks in all runs
 };
 
 /// The grader's end of the line. It carries out the requests of the rank's process on the
@@ -47,8 +49,10 @@ struct RunLimits {
 /// any integers, without overflow.
 class RankSession final : public TensorNames {
   public:
-    /// The run began when this process had used `begun` seconds of processor time.
-    RankSession(Rank& rank, RankProcess& process, const RunLimits& limits, double begun);
+    /// The run began when this process had used `begun` seconds of processor time. Adds
+    /// the time in which the rank is idle to `all_idle`.
+    RankSession(Rank& rank, RankProcess& process, const RunLimits& limits, double begun,
+                double& all_idle);
     ~RankSession() override;
 
     /// Runs the task to its end. Throws TaskEnded, or what devices and communicators
@@ -97,8 +101,13 @@ class RankSession final : public TensorNames {
     void finish(WireReader& in);
     [[noreturn]] void rethrow(WireReader& in) const;
     [[noreturn]] void end_of_line();
-    /// Waits a little longer for the process. Ends a run that has reached its limits.
+    /// Returns the end of the next short wait for the process.
+    Frames::Clock::time_point next_glance();
+    /// Ends the run if the line is closed or the rank has been idle for too long; else
+    /// the grader waits on.
     void be_patient();
+    /// Adds the wait that ends now.
+    void count_wait();
     [[noreturn]] void stop(const std::string& why);
 
     void require_room() const;
@@ -111,8 +120,12 @@ class RankSession final : public TensorNames {
     RankProcess& process_;
     RunLimits limits_;
     double begun_;
-    Frames::Clock::time_point glanced_;
+    double& all_idle_;
+    Frames::Clock::time_point wait_began_;
+    double waited_ = 0;    ///< seconds in which the grader waited for the process
+    double examined_ = 0;  ///< `waited_` when the process was last looked at
     double idle_seconds_ = 0;
+    double own_queue_ = -1;  ///< in which this process had no processor, at the beginning
     bool may_download_ = false;
     std::int64_t requests_ = 0;               ///< each operation of a group counts as one
     std::map<std::int64_t, Tensor> tensors_;  ///< by handle, whole
