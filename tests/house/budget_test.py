@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The tree must stay within the limits of budget.txt in this folder.
 
-Arguments: the root of the source tree, the build folder. If the root is no git checkout, the test
-is skipped (exit status 77).
+Arguments: the root of the source tree, the build folder. If the root is no git checkout, or there
+is no git, the test is skipped (exit status 77).
 """
 
 import os
@@ -36,13 +36,10 @@ def first_lesson_sources(root, build):
 
 def main():
     root, build = (os.path.realpath(path) for path in sys.argv[1:])
-    listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True,
-                            check=False)
-    if listed.returncode != 0:
-        print("no checkout: its files cannot be told from others")
-        return 77
-    paths = [path for path in (os.path.join(root, name) for name in listed.stdout.split("\0")[:-1])
-             if os.path.isfile(path)]
+    listed = lint.git(root, "ls-files")
+    if listed is None:
+        lint.skip(f"{root} is not a git checkout")
+    paths = [path for path in (os.path.join(root, name) for name in listed) if os.path.isfile(path)]
     used = {"lines": sum(map(lines_of, paths)),
             "generated_lines": sum(lines_of(path) for path in paths
                                    if os.path.basename(path) in GENERATED),

@@ -2,7 +2,8 @@
 """No file that one of our commands makes may be committed. The tree has only files that people
 write.
 
-Arguments: the root of the source tree. If it is no git checkout, the test is skipped (status 77).
+Arguments: the root of the source tree. If it is no git checkout, or there is no
+git, the test is skipped (status 77).
 
 Made files are: files of a record, in any folder; pictures with more lines than people draw; and
 files of kinds that are never written by hand. A lesson's `values.txt` and
@@ -11,8 +12,9 @@ tests/lessons/transcript.txt are also made, but tests need them for comparisons.
 
 import os
 import re
-import subprocess
 import sys
+
+import lint
 
 MOST_PICTURE_LINES = 60
 KINDS = re.compile(r"\.(a|bin|csv|deb|gz|html|o|pdf|png|pyc|safetensors|so|whl|zip)$")
@@ -41,13 +43,11 @@ def made(root, path, of_records):
 
 def main():
     root = sys.argv[1]
-    listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True,
-                            check=False)
-    if listed.returncode != 0:
-        print("skipped: this folder is not a git checkout")
-        return 77
+    listed = lint.git(root, "ls-files")
+    if listed is None:
+        lint.skip(f"{root} is not a git checkout")
     of_records = record_files(root)
-    paths = [path for path in listed.stdout.split("\0")
+    paths = [path for path in listed
              if path and os.path.exists(os.path.join(root, path))]
     wrong = [f"{path}: {reason}" for path in paths if (reason := made(root, path, of_records))]
     print("\n".join(wrong))
