@@ -8,7 +8,7 @@
 
 namespace lockstep::gpu {
 
-/// Where the tokens of rows are on pages. Both arrays are in the GPU's memory.
+/// The places of rows' tokens on pages. Both arrays are in the GPU's memory.
 struct PagedRows {
     const std::int32_t* rows;  ///< two numbers per row: its token, and its first page …
     const std::int32_t* pages;  ///< … as an index into these pages

@@ -130,7 +130,7 @@ class MadeRuns {
 TaskResult make_run(const TaskRun& run, sim::CheckLevel check,
                     const std::function<RankResult(Rank&)>& run_rank);
 
-/// What criteria can look at in a solution of an assignment.
+/// A solution of an assignment, as criteria can look at it.
 class StudentWork {
   public:
     virtual ~StudentWork() = default;

@@ -81,7 +81,7 @@ struct Directive {
 /// Returns the block's directive; none if the block is no directive.
 std::optional<Directive> directive_of(const Block& block);
 
-/// Whether a page shows code that an assignment asks students to write, or only names the
+/// Code that an assignment asks students to write: a page shows it, or only names the
 /// assignment.
 enum class Solutions : std::uint8_t { hidden, shown };
 

@@ -38,7 +38,7 @@ class Reader {
         std::size_t block = 0;
         std::size_t line = 0;
     };
-    /// What follows a screen.
+    /// The position after a screen.
     struct Screen {
         Position next;
         bool asks = false;  ///< the block before `next` is an unanswered question

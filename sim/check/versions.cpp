@@ -51,7 +51,7 @@ class VersionWatcher final : public Watcher {
         std::uint64_t pass = 0;  ///< the forward that read
         SourceLine at;
     };
-    /// Whether an update changes only a shard: yes if the gradient was reduced and
+    /// Says whether an update changes only a shard: yes if the gradient was reduced and
     /// scattered, perhaps if it was all-reduced.
     enum class OfShard : std::uint8_t { no, perhaps, yes };
     struct Update {

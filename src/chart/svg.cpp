@@ -482,7 +482,7 @@ class SvgPicture {
     double least_pixels_ = 0.5;
     bool by_pixel_ = false;
     double y_ = kMargin - 4;
-    // Whether these things were drawn, and so belong in the legend.
+    // These things belong in the legend if they were drawn.
     bool has_idle_ = false;
     bool has_inner_ = false;
     bool has_numbers_ = false;

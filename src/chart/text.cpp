@@ -365,7 +365,7 @@ class TextPicture {
     int label_columns_ = 0;
     int busy_columns_ = 0;
     CellGrid grid_;
-    // What was drawn, and so belongs in the legend.
+    // These things were drawn, and so belong in the legend.
     std::set<int> drawn_;
     bool has_numbers_ = false;
     bool has_idle_ = false;

@@ -53,7 +53,7 @@ class DecodingRing {
     void run(std::span<Batcher* const> groups, SourceLine at = SourceLine::here());
 
   private:
-    /// What a stage keeps of a group from one pass of the group to the next.
+    /// The data that a stage keeps from one pass of a group to the group's next pass.
     struct Turn {
         std::vector<Wanted> wanted;
         std::vector<std::int32_t> chosen;  ///< on the last stage

@@ -110,7 +110,7 @@ Plan make_plan(Device& device, Communicator& group, Communicator* tensor_ranks,
     return plan;
 }
 
-/// Whether a tensor group shards columns, and whether its ranks already have all tokens.
+/// Says whether a tensor group shards columns, and whether its ranks have all tokens.
 enum class Columns { are_whole, gather_tokens, have_all_tokens };
 
 class ExpertDelivery : public Delivery {

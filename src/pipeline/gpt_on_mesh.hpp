@@ -47,7 +47,7 @@ struct MeshOptions {
     std::vector<std::string> expert_axes{"ep"};
     ExpertParallelOptions experts{};  ///< the mesh sets their batch and tensor group
 
-    /// What the replicas shard: 0 nothing, 1 the optimizer's state, 2 also gradients,
+    /// The replicas shard: 0 nothing, 1 the optimizer's state, 2 also gradients,
     /// 3 also parameters. With experts, only 0 and 1 are possible.
     int zero = 0;
     MakeSync sync{};  ///< if given, replaces `zero`

@@ -6,7 +6,7 @@
 
 namespace lockstep::lessons {
 
-/// What a process with one thread has done so far, as the system shows it.
+/// The time that a process with one thread has used so far, as the system shows it.
 struct Activity {
     double processor_seconds = 0;
     /// In which it had work, but no processor. On a busy machine this is long.

@@ -97,8 +97,8 @@ void RankSession::count_wait() {
     examined_ = waited_;
     const std::optional<double> busy = process_.busy_seconds();
     if (!busy) return;
-    // What is left of the wait: the process did nothing, and this process had a processor
-    // to see it.
+    // In the rest of the wait the process did nothing, and this process had a processor
+    // to see that.
     const double idle = waited_ - *busy - (own_queue_seconds() - own_queue_);
     all_idle_ += std::max(idle - idle_seconds_, 0.0);
     idle_seconds_ = std::max(idle, idle_seconds_);

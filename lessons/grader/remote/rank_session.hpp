@@ -125,7 +125,7 @@ class RankSession final : public TensorNames {
     double waited_ = 0;    ///< seconds in which the grader waited for the process
     double examined_ = 0;  ///< `waited_` when the process was last looked at
     double idle_seconds_ = 0;
-    double own_queue_ = -1;  ///< in which this process had no processor, at the beginning
+    double own_queue_;  ///< seconds in which this process had had no processor before
     bool may_download_ = false;
     std::int64_t requests_ = 0;               ///< each operation of a group counts as one
     std::map<std::int64_t, Tensor> tensors_;  ///< by handle, whole

@@ -44,14 +44,6 @@ std::string text_of(const Json& report, const char* member) {
     return value.is_null() ? "" : value.get<std::string>();
 }
 
-/// Returns how many criteria were not judged for lack of time; 0 if the build failed.
-std::size_t not_judged(const Json& report) {
-    std::size_t late = 0;
-    for (const Json& criterion : report.at("criteria").elements())
-        late += criterion.at("mark").is("not_judged") ? 1 : 0;
-    return report.at("build_failure").is_null() ? late : 0;
-}
-
 /// Returns the table's remark on a submission, apart from its points.
 std::string note_of(const Json& report) {
     if (report.is_null())
@@ -60,8 +52,6 @@ std::string note_of(const Json& report) {
     if (!stopped.empty()) return "not graded: " + stopped;
     const Json& failure = report.at("build_failure");
     if (!failure.is_null()) return "not built: " + text_of(failure, "message");
-    if (const std::size_t late = not_judged(report); late > 0)
-        return fmt::format("{} criteria not judged: time ran out", late);
     return text_of(report, "first");
 }
 
@@ -117,8 +107,7 @@ std::string GradeTable::header() const {
     return text + ",seconds,note,fingerprint";
 }
 
-/// Points, seconds and the fingerprint are empty if a submission was not graded. The
-/// fingerprint is also empty if time ran out, so that the submission is graded again.
+/// Points, seconds and the fingerprint are empty if a submission was not graded.
 std::string GradeTable::row(const std::string& name, const Json& report,
                             const std::string& fingerprint) const {
     const bool graded = !report.is_null() && report.at("stopped").is_null();
@@ -133,7 +122,7 @@ std::string GradeTable::row(const std::string& name, const Json& report,
         fields.resize(fields.size() + assignment_.criteria.size() + 3);
     }
     fields.push_back(csv_field(note_of(report)));
-    fields.push_back(graded && not_judged(report) == 0 ? fingerprint : "");
+    fields.push_back(graded ? fingerprint : "");
     return fmt::format("{}", fmt::join(fields, ","));
 }
 
