@@ -25,7 +25,7 @@ FOLDERS = ("src", "sim", "gpu", "program", "lessons", "tests")
 MEMBER = re.compile(r"^(?:[A-Za-z_\[][\w:<>,&*\s\[\]]*?[\s&*])?(\w+)(?:<[^>]*>)?::~?\w+\s*(?:<[^>]*>)?\(")
 # Reasons why these classes are defined in more than two files.
 REASONS = {
-    "lockstep::sim::Device": "how operations are computed, a file a family of operations",
+    "lockstep::sim::CpuDevice": "how operations are computed, a file a family of operations",
     "lockstep::gpu::Device": "how operations are computed, a file a family of operations",
     "lockstep::gpu::Process": "open() is a file for each build: none, a module to load, and it",
 }
