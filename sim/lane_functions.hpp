@@ -40,12 +40,24 @@ Lane<T> sqrt_lane(const Lane<T>& x) {
     return y;
 }
 
+/// Returns a * b + c, rounded once if the processor has an instruction for that.
+template <typename T>
+Lane<T> fused(const Lane<T>& a, const Lane<T>& b, T c) {
+    using namespace Eigen::internal;
+    using Packet = typename packet_traits<T>::type;
+    Lane<T> y;
+    for (Eigen::Index i = 0; i < kLane; i += unpacket_traits<Packet>::size)
+        pstoreu(y.data() + i, pmadd(ploadu<Packet>(a.data() + i),
+                                    ploadu<Packet>(b.data() + i), pset1<Packet>(c)));
+    return y;
+}
+
 /// c[0] + c[1] x + c[2] x^2 + …
 template <std::size_t Terms>
 Lane<double> polynomial(const Lane<double>& x, const std::array<double, Terms>& c) {
     Lane<double> sum = Lane<double>::Constant(c.back());
     for (std::size_t i = Terms - 1; i-- > 0;)
-        sum = sum * x + c[i];
+        sum = fused<double>(sum, x, c[i]);
     return sum;
 }
 
@@ -147,6 +159,16 @@ inline sim::Lane<double> erf_of(const sim::Lane<double>& x) {
 template <>
 inline sim::Lane<float> sqrt_of(const sim::Lane<float>& x) {
     return sim::sqrt_lane<float>(x);
+}
+template <>
+inline sim::Lane<float> fused_of(const sim::Lane<float>& a, const sim::Lane<float>& b,
+                                 float c) {
+    return sim::fused<float>(a, b, c);
+}
+template <>
+inline sim::Lane<double> fused_of(const sim::Lane<double>& a, const sim::Lane<double>& b,
+                                  double c) {
+    return sim::fused<double>(a, b, c);
 }
 
 }  // namespace lockstep::formulas

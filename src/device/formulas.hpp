@@ -10,7 +10,7 @@ namespace lockstep::formulas {
 
 // Each function computes one element of an operation, on every backend. `Real` is float
 // or double, or, in the simulator, a fixed-size Eigen array of either. The compiler finds
-// an array's functions through its namespace, except exp_of, erf_of and sqrt_of.
+// an array's functions through its namespace, except those whose name ends in _of.
 // constexpr makes nvcc (--expt-relaxed-constexpr) compile all this for the device
 // unchanged.
 
@@ -29,7 +29,8 @@ struct NumberOf<Real> {
 template <typename Real>
 using Number = typename NumberOf<Real>::type;
 
-/// exp(x), erf(x) and sqrt(x), which a backend may specialize for its own Real.
+/// exp(x), erf(x), sqrt(x) and a * b + c, which a backend may specialize for its own
+/// Real.
 template <typename Real>
 constexpr Real exp_of(const Real& x) {
     using std::exp;
@@ -44,6 +45,10 @@ template <typename Real>
 constexpr Real sqrt_of(const Real& x) {
     using std::sqrt;
     return sqrt(x);
+}
+template <typename Real>
+constexpr Real fused_of(const Real& a, const Real& b, Number<Real> c) {
+    return a * b + c;
 }
 
 template <typename N>
@@ -114,7 +119,8 @@ inline constexpr N kGeluCubic = static_cast<N>(0.044715);
 template <typename Real>
 constexpr Real gelu_by_tanh(const Real& x) {
     using N = Number<Real>;
-    return x * sigmoid<Real>(kTwiceSqrt2OverPi<N> * (x + kGeluCubic<N> * x * x * x));
+    constexpr N kCubic = kTwiceSqrt2OverPi<N> * kGeluCubic<N>;
+    return x * sigmoid<Real>(x * fused_of<Real>(kCubic * x, x, kTwiceSqrt2OverPi<N>));
 }
 
 /// dx of y = gelu_by_tanh(x): dy sigma (1 + x (1 - sigma) 2 u').
