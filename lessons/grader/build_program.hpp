@@ -30,7 +30,7 @@ struct BuildPlan {
     /// The folders named in `flags` and `link`, with symbolic links resolved. Apart from
     /// `folder`, the compiler sees only these, the toolchain's and the system's folders.
     std::vector<std::filesystem::path> reads = {};
-    unsigned user = kNobody;     ///< runs the compiler, if this process is root
+    unsigned user = kNobody;     ///< runs the compiler, if ClaimedUser::works()
     double cpu_seconds = 120;    ///< processor time of each process
     double wall_seconds = 1200;  ///< for the whole build; only a busy machine needs them
     std::int64_t memory_bytes = 1536LL << 20;  ///< of each process

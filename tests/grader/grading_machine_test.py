@@ -18,6 +18,11 @@ import solve  # pylint: disable=wrong-import-position
 SLUG = os.path.basename(SOURCES).replace("_", "-")
 
 
+def can_unshare(*options):
+    return shutil.which("unshare") and \
+        subprocess.run(["unshare", *options, "true"], check=False).returncode == 0
+
+
 class Machine(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp()
@@ -49,11 +54,15 @@ class Machine(unittest.TestCase):
     def test_the_machines_trouble_is_not_the_students(self):
         self.is_no_grade("cannot be built here", CXX="/bin/false")
         self.is_no_grade("unrecognized command-line option", CXX="g++ -fno-such-option")
-        can_mount = subprocess.run(["unshare", "-m", "true"], check=False).returncode == 0 \
-            if shutil.which("unshare") else False
-        if can_mount:
+        if can_unshare("-m"):
             self.is_no_grade("cannot be run here", "unshare", "-m", "sh", "-c",
                              f'mount -t tmpfs -o noexec none {self.spare} && exec "$@"', "sh")
+
+    @unittest.skipUnless(can_unshare("-Ur"), "no containers here")
+    def test_a_container_whose_only_user_is_root_can_grade(self):
+        done, report = self.run_grader("unshare", "-Ur")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(report["earned"], 100)
 
     def make_compiler(self, before):
         """Returns a compiler in a folder of its own. It runs the commands `before`, then g++."""

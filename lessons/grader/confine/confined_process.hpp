@@ -14,13 +14,13 @@
 
 namespace lockstep::lessons {
 
-/// The user and group of programs if this process is root and no other user is chosen.
+/// The user and group of programs if ClaimedUser::works() and no other user is chosen.
 constexpr unsigned kNobody = 65534;
 
 /// The limits of a program that is not trusted.
 struct Confinement {
-    /// If this process is root, the program runs with this number as user and group, so
-    /// that it cannot reach root's files.
+    /// If ClaimedUser::works(), the program runs with this number as user and group, so
+    /// that it cannot reach root's files. Otherwise this has no effect.
     unsigned user = kNobody;
     /// Processor time of each process, rounded up to whole seconds. A program that
     /// ignores SIGXCPU gets one second more.
@@ -141,9 +141,9 @@ class ConfinedProcess {
     std::optional<Ending> ending_;
 };
 
-/// Lets programs of a user write in a folder and read its content. If this process is
-/// root, gives the folder and its content to the user. Links are not followed. Throws
-/// std::system_error.
+/// Lets programs of a user write in a folder and read its content. If
+/// ClaimedUser::works(), gives the folder and its content to the user. Links are not
+/// followed. Throws std::system_error.
 void hand_over(const std::filesystem::path& folder, unsigned user);
 
 /// Takes a folder and its content back. Then only root can write in the folder, and only

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <grp.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <string>
 #include <sys/prctl.h>
@@ -17,6 +18,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "lessons/grader/confine/claimed_user.hpp"
 
 namespace lockstep::lessons {
 
@@ -53,7 +56,7 @@ std::array<Limit, 8> limits_of(const Confinement& confinement) {
     constexpr rlim_t kStack = 8 << 20;
     constexpr rlim_t kStackOnRequest = 64 << 20;
     const auto units = [](auto value) { return static_cast<rlim_t>(value); };
-    const unsigned user = ::geteuid() == 0 ? confinement.user : ::getuid();
+    const unsigned user = ClaimedUser::works() ? confinement.user : ::geteuid();
     // The system's limit counts all threads of the user.
     rlim_t processes = 0;
     if (confinement.processes > 0)
@@ -113,11 +116,20 @@ bool arrange_descriptors(KeeperPlan& plan) {
     return true;
 }
 
-/// If this process is root, becomes the user; the group has the same number.
-bool drop_user(unsigned user) {
-    return ::geteuid() != 0 ||
-           (::setgroups(0, nullptr) == 0 && ::setresgid(user, user, user) == 0 &&
-            ::setresuid(user, user, user) == 0);
+/// Becomes the user; the group has the same number.
+bool become(unsigned user) {
+    return ::setgroups(0, nullptr) == 0 && ::setresgid(user, user, user) == 0 &&
+           ::setresuid(user, user, user) == 0;
+}
+
+/// Makes root a user like any other: it has no capabilities, and no program gives it any.
+bool drop_capabilities() {
+    if (::geteuid() != 0) return true;
+    constexpr unsigned long kNoRoot = 0b11;  // SECBIT_NOROOT, and no way back
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    const std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> none{};
+    return ::prctl(PR_SET_SECUREBITS, kNoRoot, 0, 0, 0) == 0 &&
+           ::syscall(SYS_capset, &header, none.data()) == 0;
 }
 
 bool set_limits(const KeeperPlan& plan) {
@@ -188,9 +200,10 @@ class OfferToBeKilled {
     if (!arrange_descriptors(plan)) fail_to_start(plan, StartStep::descriptors, errno);
     // Set the user first: if limits were set before, exec would fail for a user with too
     // many processes.
-    if (!drop_user(plan.user)) fail_to_start(plan, StartStep::user, errno);
+    if (!(plan.changes_user ? become(plan.user) : drop_capabilities()))
+        fail_to_start(plan, StartStep::user, errno);
     if (!set_limits(plan)) fail_to_start(plan, StartStep::limits, errno);
-    // This must follow drop_user(), because a change of user clears the setting.
+    // This must follow become(), because a change of user clears the setting.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != keeper) ::_exit(127);
     reset_signals();

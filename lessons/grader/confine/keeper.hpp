@@ -39,8 +39,9 @@ struct KeeperPlan {
     int channel;     ///< for a KeeperReport; closing its other end ends the program
     os::Clock::time_point deadline;
     std::array<Limit, 8> limits;
-    unsigned user;     ///< runs the program, if this process is root
-    const Room* room;  ///< nullptr: none
+    unsigned user;      ///< runs the program, if changes_user
+    bool changes_user;  ///< otherwise this process's user runs it
+    const Room* room;   ///< nullptr: none
     const Fence* fence;
     SystemCallFilter* filter;  ///< nullptr: none
 };

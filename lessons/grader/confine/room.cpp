@@ -17,6 +17,8 @@
 
 #include <fmt/format.h>
 
+#include "lessons/grader/confine/claimed_user.hpp"
+#include "lessons/grader/confine/confined_process.hpp"
 #include "src/os/child.hpp"
 
 namespace lockstep::lessons {
@@ -88,9 +90,13 @@ Room::Room(const View& view) {
     std::ranges::stable_sort(things_, {}, [](const Thing& thing) {
         return std::ranges::count(thing.target, '/');
     });
-    if (::geteuid() == 0) return;
-    user_map_ = fmt::format("{0} {0} 1\n", ::geteuid());
-    group_map_ = fmt::format("{0} {0} 1\n", ::getegid());
+    if (ClaimedUser::works()) return;
+    // Programs of user 0 would have all capabilities in the room.
+    const auto map = [](unsigned id) {
+        return fmt::format("{} {} 1\n", id == 0 ? kNobody : id, id);
+    };
+    user_map_ = map(::geteuid());
+    group_map_ = map(::getegid());
 }
 
 void Room::add(const fs::path& path, bool writable) {
@@ -114,7 +120,7 @@ void Room::add(const fs::path& path, bool writable) {
 pid_t Room::fork() noexcept {
     const unsigned long namespaces =
         CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
-        (::geteuid() == 0 ? 0UL : static_cast<unsigned long>(CLONE_NEWUSER));
+        (ClaimedUser::works() ? 0UL : static_cast<unsigned long>(CLONE_NEWUSER));
     return static_cast<pid_t>(
         ::syscall(SYS_clone, namespaces | SIGCHLD, nullptr, nullptr, 0, 0));
 }
