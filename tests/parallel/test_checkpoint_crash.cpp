@@ -1,8 +1,11 @@
-// A process is killed while it writes checkpoints. Then the last or the next checkpoint
+// Processes are killed while they write checkpoints. Then the last or the next checkpoint
 // exists and is whole.
 
+#include <array>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <fcntl.h>
 #include <optional>
 #include <string>
@@ -18,6 +21,7 @@
 #include "src/parallel/placement.hpp"
 #include "src/parallel/zero_1.hpp"
 #include "tests/catch.hpp"
+#include "tests/dice.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace {
@@ -79,9 +83,9 @@ constexpr int kSteps = 5;
 
 /// Continues from the last checkpoint, if there is one. Each step adds 1 to each weight
 /// and saves a checkpoint.
-void train(const std::filesystem::path& folder) {
+void train(const std::filesystem::path& folder, int ranks = 2) {
     sim::ClusterOptions options;
-    options.ranks = 2;
+    options.ranks = ranks;
     options.workers = 1;
     sim::make_cluster(options)->run([&](Rank& rank) {
         Device& device = rank.device();
@@ -117,22 +121,39 @@ int saved_step(const std::filesystem::path& folder) {
     return step;
 }
 
+/// Starts a process that trains until it is killed in call number `moment`. It ends with
+/// exit status 1 if its training throws.
+pid_t start(const std::filesystem::path& folder, int moment, int ranks = 2) {
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child != 0) return child;
+    calls_left = moment;
+    is_counting = true;
+    try {
+        train(folder, ranks);
+    } catch (const std::exception&) {
+        _exit(1);
+    }
+    _exit(0);
+}
+
+enum class Ended : std::uint8_t { well, refused, killed };
+
+Ended end_of(pid_t child) {
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    if (!WIFSIGNALED(status))
+        return WEXITSTATUS(status) == 0 ? Ended::well : Ended::refused;
+    REQUIRE(WTERMSIG(status) == SIGKILL);
+    return Ended::killed;
+}
+
 /// Trains in a process that is killed in call number `moment`. Returns false if the
 /// process ended before that call.
 bool is_killed(const std::filesystem::path& folder, int moment) {
-    const pid_t child = fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
-        calls_left = moment;
-        is_counting = true;
-        train(folder);
-        _exit(0);
-    }
-    int status = 0;
-    REQUIRE(waitpid(child, &status, 0) == child);
-    REQUIRE(
-        (WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0));
-    return WIFSIGNALED(status);
+    const Ended ended = end_of(start(folder, moment));
+    REQUIRE(ended != Ended::refused);
+    return ended == Ended::killed;
 }
 
 std::size_t files_in(const std::filesystem::path& folder) {
@@ -167,6 +188,30 @@ TEST_CASE(
               std::size_t{3} * kSteps);  // nothing else is left
     }
     CHECK(moment > 100);
+    for (const int times : seen)
+        CHECK(times > 0);
+}
+
+TEST_CASE(
+    "Several trainings in one folder may be killed at any time: what can be loaded is "
+    "whole",
+    "[parallel][checkpoint]") {
+    std::array<int, 3> seen{};
+    Dice dice(57);
+    for (int moment = 0; moment < 200; ++moment) {
+        const int ranks = 1 + moment % 4;
+        CAPTURE(moment, ranks);
+        const TemporaryFolder folder;
+        std::vector<pid_t> children(1 + static_cast<std::size_t>(moment) % 3);
+        for (pid_t& child : children)
+            child = start(folder.path(), 1 + dice.below(150), ranks);
+        for (const pid_t child : children)
+            ++seen[static_cast<std::size_t>(end_of(child))];
+        const int step = saved_step(folder.path());
+        CHECK(end_of(start(folder.path(), 0, ranks)) == Ended::well);
+        CHECK(saved_step(folder.path()) == kSteps);
+        CHECK(step <= kSteps);
+    }
     for (const int times : seen)
         CHECK(times > 0);
 }
