@@ -21,6 +21,7 @@
 #include "src/pipeline/period.hpp"
 #include "src/pipeline/pytorch_schedule.hpp"
 #include "src/pipeline/schedule.hpp"
+#include "src/pipeline/validate.hpp"
 #include "src/report/csv_cells.hpp"
 #include "src/report/files.hpp"
 #include "src/text/json.hpp"
@@ -233,6 +234,9 @@ void GatheredSchedule::add_instruction(std::string_view text, int line) {
         if (each.chunk >= kMostChunks)
             fail(line, "{} names chunk {}; at most {} are possible, counted from 0",
                  shown_text(text), each.chunk, kMostChunks);
+        if (each.weight_version > kMostMicroBatches)
+            fail(line, "{} names version {} of the weights; at most {} is possible",
+                 shown_text(text), each.weight_version, kMostMicroBatches);
         most_micro_batch_ = std::max(most_micro_batch_, each.micro_batch);
         most_chunk_ = std::max(most_chunk_, each.chunk);
         work_.back().push_back(each);
@@ -275,6 +279,7 @@ void GatheredSchedule::repeat_middle(Schedule& schedule) const {
                  stage, count, middle.times, period.micro_batches, one.times);
         period.first.push_back(middle.positions);
     }
+    if (const auto bad = find_bad_number(schedule)) throw UsageError(bad->sentence);
     schedule.period = period;
     const int line = one.line;
     try {
@@ -376,12 +381,12 @@ LoadedSchedule GatheredSchedule::finish() {
     take_parts(schedule);
     schedule.work = std::move(work_);
     schedule.queues = queues;
+    schedule.file = file_;
     repeat_middle(schedule);
     if (micro_batches && micro_batches->value != schedule.micro_batches)
         fail(micro_batches->line,
              "\"micro_batches\" is {}, but with all copies of the middle there are {}",
              micro_batches->value, schedule.micro_batches);
-    schedule.file = file_;
     check_times(schedule);
     std::optional<ScheduleMemory> held = memory_of(schedule);
     return {std::move(schedule), std::move(times), std::move(held)};

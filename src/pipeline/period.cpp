@@ -28,6 +28,22 @@ Instruction PeriodShift::shifted(Instruction work, int copies) const {
     return work;
 }
 
+namespace {
+
+/// A copy may have much more than forwards, which size_problem() counts.
+void require_countable(const Schedule& schedule, int times) {
+    constexpr std::int64_t kMost = 4 * kMostForwards;
+    std::int64_t instructions = schedule.instructions();
+    for (const Positions& first : schedule.period->first)
+        instructions += std::int64_t{times - schedule.period->times} * first.count();
+    require(instructions <= kMost,
+            "{} copies of its middle make a schedule of {} instructions; at most {} are "
+            "possible",
+            times, instructions, kMost);
+}
+
+}  // namespace
+
 Schedule repeated(const Schedule& schedule, int times) {
     require(schedule.period.has_value(), "schedule '{}' has no middle that repeats",
             schedule.name);
@@ -44,6 +60,7 @@ Schedule repeated(const Schedule& schedule, int times) {
             : size_problem(
                   {schedule.stages, static_cast<int>(micro_batches), schedule.chunks});
     require(!problem, [&] { return *problem; });
+    require_countable(schedule, times);
 
     Schedule made = schedule;
     made.micro_batches = static_cast<int>(micro_batches);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -98,7 +99,8 @@ class Json {
     const Array& elements() const;
     const Object& members() const;
     const Json& at(const std::string& key) const;
-    /// T is std::string, bool or a type of number.
+    /// T is std::string, bool or a type of number. A double becomes a whole number
+    /// without its fraction; a double that does not fit is of another kind.
     template <typename T>
     T get() const;
     /// Calls `visitor` with the value in its own type.
@@ -134,8 +136,15 @@ T Json::get() const {
     } else {
         if (is<std::int64_t>()) return static_cast<T>(std::get<std::int64_t>(value_));
         if (is<std::uint64_t>()) return static_cast<T>(std::get<std::uint64_t>(value_));
-        if (is<double>()) return static_cast<T>(std::get<double>(value_));
-        fail("a number");
+        if (!is<double>()) fail("a number");
+        const double value = std::get<double>(value_);
+        if constexpr (std::is_integral_v<T>) {
+            using Range = std::numeric_limits<T>;
+            const bool fits = value >= static_cast<double>(Range::min()) &&
+                              value < std::ldexp(1.0, Range::digits);
+            if (!fits) fail("a number of another size");
+        }
+        return static_cast<T>(value);
     }
 }
 

@@ -14,6 +14,7 @@
 #include "src/core/require.hpp"
 #include "src/run/diagnosis.hpp"
 #include "tests/catch.hpp"
+#include "tests/gpu/emulator/sanitizers.hpp"
 
 namespace lockstep::test {
 
@@ -134,7 +135,7 @@ Ended run_of(const std::vector<Script>& scripts, const RunLimits& limits) {
     options.workers = 1;
     options.check = sim::CheckLevel::full;
     options.trace = true;
-#ifdef __SANITIZE_ADDRESS__  // the sanitizer cannot follow fibers' stacks
+#ifdef EMULATED_WITH_ASAN  // the sanitizer cannot follow fibers' stacks
     options.executor = sim::ExecutorKind::threads;
 #endif
     static const RankTask task = hostile_task();

@@ -209,6 +209,16 @@ TEST_CASE("a middle that does not repeat is refused", "[pipeline][errors]") {
     CHECK(tells(refused("[,F0,B0,]x900000\n[,F0,B0,]x900000\n[,F0,B0,]x900000\n"
                         "[,F0,B0,]x900000\n[,F0,B0,]x900000\n"),
                 {"a.csv:1", "4500000 forwards"}));
+    CHECK(tells(refused("[,F0,B0,R,R,R,R,R,R,R,R,R,R,R,R,R,R,R,]x1000000\n"),
+                {"a.csv:1", "17000000 instructions"}));
+    CHECK(
+        tells(refused("[,F0@2147483647,B0,U,]x3\n"), {"a.csv:1", "version 2147483647"}));
+    CHECK(tells(refusal([] {
+                    read_schedule_json(
+                        R"({"chunks": 1, "schedule": [["[", "F0", "U.900", "]x3"]]})",
+                        "a.json");
+                }),
+                {"a.json:1", "U.900", "no chunk 900"}));
 
     Schedule schedule = make_schedule("pipedream", {3, 12, 1});
     CHECK(tells(refusal([&] {

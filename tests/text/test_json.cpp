@@ -80,4 +80,8 @@ TEST_CASE("Invalid JSON, or JSON of another type than requested, is an error",
     CHECK_THROWS_AS(json.elements(), JsonError);
     CHECK_THROWS_AS(json.at("a").get<int>(), JsonError);
     CHECK_THROWS_AS(json.at("a").elements()[0].get<std::string>(), JsonError);
+    CHECK(Json(-2147483648.0).get<int>() == -2147483647 - 1);
+    CHECK_THROWS_AS(Json(2147483648.0).get<int>(), JsonError);
+    CHECK_THROWS_AS(Json(0x1p64).get<std::uint64_t>(), JsonError);
+    CHECK_THROWS_AS(Json(-1.0).get<std::size_t>(), JsonError);
 }
