@@ -52,15 +52,20 @@ class Telling {
     GpuProcess& process_;
 };
 
-/// Merges the ranks' reports, each of which has only its own rank's part.
-RunReport merged(const std::vector<std::string>& parts) {
+/// Merges the processes' reports. Each of the first `ranks` processes reports on one
+/// rank.
+RunReport merged(const std::vector<std::string>& parts, int ranks) {
     const auto append = [](auto& to, auto& from) {
         to.insert(to.end(), std::make_move_iterator(from.begin()),
                   std::make_move_iterator(from.end()));
     };
     RunReport whole;
-    for (const std::string& bytes : parts) {
-        RunReport part = read_report(bytes);
+    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+        RunReport part = read_report(parts[rank]);
+        const std::size_t expected = rank < static_cast<std::size_t>(ranks) ? 1 : 0;
+        require(part.ranks.size() == expected,
+                "process {} reported on {} ranks; expected a report on {}", rank,
+                part.ranks.size(), expected);
         append(whole.ranks, part.ranks);
         append(whole.trace, part.trace);
         append(whole.memory_trace, part.memory_trace);
@@ -81,7 +86,7 @@ RunReport GpuCluster::run(const Program& program) {
         return mine;
     }
     process_.examine(control->all_gather(log.bytes()));
-    return merged(control->all_gather(report_bytes(mine)));
+    return merged(control->all_gather(report_bytes(mine)), ranks_);
 }
 
 RunReport GpuCluster::run_here(const Program& program, NcclHandle& handle,

@@ -26,9 +26,9 @@ namespace {
 
 constexpr int kFlags = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
 constexpr int kBacklog = 1024;
-constexpr size_t kReadBytes = 256 * 1024;
+constexpr size_t kReadBytes = size_t{256} * 1024;
 constexpr int kReadsAtOnce = 16;
-constexpr uint64_t kReservedBytes = 256 << 20;  // at most, before a body arrives
+constexpr uint64_t kReservedBytes = 1 << 20;  // at most, before a body arrives
 
 /// An address in the system's form.
 struct SocketAddress {
@@ -37,6 +37,12 @@ struct SocketAddress {
 
     const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
     int family() const { return storage.ss_family; }
+    std::uint32_t ipv4() const {
+        return ntohl(reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr.s_addr);
+    }
+    const in6_addr* ipv6() const {
+        return &reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr;
+    }
 };
 
 SocketAddress abstract_address(const std::string& name) {
@@ -50,6 +56,20 @@ SocketAddress abstract_address(const std::string& name) {
     return address;
 }
 
+/// Returns true if only this machine reaches the address.
+bool is_loopback(const SocketAddress& where) {
+    if (where.family() == AF_INET6) return IN6_IS_ADDR_LOOPBACK(where.ipv6());
+    return where.family() == AF_INET && where.ipv4() >> 24 == IN_LOOPBACKNET;
+}
+
+/// Returns true if the address means every address of this machine.
+bool is_wildcard(const SocketAddress& where) {
+    if (where.family() == AF_INET6) return IN6_IS_ADDR_UNSPECIFIED(where.ipv6());
+    return where.family() == AF_INET && where.ipv4() == INADDR_ANY;
+}
+
+/// Returns the addresses of the host, IPv4 first, so that all processes prefer the same.
+/// If several machines meet there, addresses that only this machine reaches are last.
 /// Returns nothing if the name server cannot answer now.
 std::vector<SocketAddress> resolve(const Address& address, int flags) {
     if (!address.unix_name.empty()) return {abstract_address(address.unix_name)};
@@ -68,6 +88,13 @@ std::vector<SocketAddress> resolve(const Address& address, int flags) {
         all.back().bytes = one->ai_addrlen;
     }
     if (error == 0) freeaddrinfo(found);
+    std::stable_partition(all.begin(), all.end(), [](const SocketAddress& where) {
+        return where.family() == AF_INET;
+    });
+    if (address.spread)
+        std::stable_partition(all.begin(), all.end(), [](const SocketAddress& where) {
+            return !is_loopback(where);
+        });
     return all;
 }
 
@@ -96,21 +123,26 @@ Descriptor admitted(Descriptor connection, int family) {
     return connection;
 }
 
-void bind_and_listen(const Descriptor& listener, const SocketAddress& where,
-                     const Address& address) {
+void require_reachable(const SocketAddress& where, const Address& address) {
+    require(!is_wildcard(where),
+            "rank 0 cannot listen for the other processes at {}, which means every "
+            "address of its machine: name the one at which the others find it",
+            address.text());
+    // Debian's /etc/hosts gives a machine's own name the address 127.0.1.1.
+    const bool hidden = address.spread && is_loopback(where) &&
+                        address.host != "localhost" &&
+                        resolve(address, AI_NUMERICHOST).empty();
+    require(!hidden,
+            "on rank 0's machine, {} is an address that other machines cannot reach (see "
+            "/etc/hosts): set LOCKSTEP_RENDEZVOUS=host:port with one that they can reach",
+            address.host);
+}
+
+/// Returns false if that is not possible; errno says why.
+bool bind_and_listen(const Descriptor& listener, const SocketAddress& where) {
     set_option(listener, SOL_SOCKET, SO_REUSEADDR, 1);
-    if (where.family() == AF_INET6) set_option(listener, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-    const bool waits = bind(listener.number(), where.get(), where.bytes) == 0 &&
-                       listen(listener.number(), kBacklog) == 0;
-    require(waits, [&] {
-        const bool taken = errno == EADDRINUSE;
-        return fmt::format("rank 0 cannot listen for the other processes at {} ({}): {}",
-                           address.text(), std::strerror(errno),
-                           taken ? "another program listens there; set "
-                                   "LOCKSTEP_RENDEZVOUS=host:port to a free port"
-                                 : "it must be an address of rank 0's machine; set "
-                                   "LOCKSTEP_RENDEZVOUS=host:port to one");
-    });
+    return bind(listener.number(), where.get(), where.bytes) == 0 &&
+           listen(listener.number(), kBacklog) == 0;
 }
 
 /// Tries once; returns a closed descriptor if nothing answers.
@@ -135,19 +167,21 @@ Descriptor try_to_connect(const SocketAddress& where, Clock::time_point deadline
 }  // namespace
 
 Descriptor listen_at(const Address& address) {
-    // Use a numeric address, or localhost, as it is. For a name, listen at all addresses
-    // of this machine, because machines resolve a name differently.
-    const std::string own = address.host == "localhost" ? "127.0.0.1" : address.host;
-    for (const std::string& host : {own, std::string("::"), std::string("0.0.0.0")}) {
-        for (const SocketAddress& where :
-             resolve({address.unix_name, host, address.port}, AI_NUMERICHOST)) {
-            Descriptor listener(socket(where.family(), kFlags, 0));
-            if (!listener.open()) break;  // for example, no IPv6 on this machine
-            bind_and_listen(listener, where, address);
-            return listener;
-        }
+    errno = EADDRNOTAVAIL;
+    for (const SocketAddress& where : resolve(address, 0)) {
+        require_reachable(where, address);
+        Descriptor listener(socket(where.family(), kFlags, 0));
+        if (listener.open() && bind_and_listen(listener, where)) return listener;
+        if (errno == EADDRINUSE) break;
     }
-    throw std::system_error(errno, std::generic_category(), "no network");
+    const int error = errno;
+    throw UsageError(fmt::format(
+        "rank 0 cannot listen for the other processes at {} ({}): {}", address.text(),
+        std::strerror(error),
+        error == EADDRINUSE ? "another program listens there; set "
+                              "LOCKSTEP_RENDEZVOUS=host:port to a free port"
+                            : "it must be an address of rank 0's machine; set "
+                              "LOCKSTEP_RENDEZVOUS=host:port to one"));
 }
 
 Descriptor accept_from(const Descriptor& listener) {
@@ -182,42 +216,42 @@ void Connection::transfer(short events) {
     if (events & ~POLLOUT) receive();
 }
 
-/// Reads what has arrived, some megabytes at most.
+/// Reads what has arrived, some megabytes at most, and never beyond a message's end.
 void Connection::receive() {
+    const bool unproved = peer_ == Peer::stranger || peer_ == Peer::host;
     std::array<char, kReadBytes> buffer;
     for (int reads = 0; open() && reads < kReadsAtOnce; ++reads) {
-        const ssize_t got = recv(number(), buffer.data(), buffer.size(), 0);
+        if (unproved && !come_.empty()) return;
+        const ssize_t got =
+            recv(number(), buffer.data(), std::min(buffer.size(), wanted()), 0);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
         if (got <= 0) return close();
         silent_beats_ = -1;
         try {
             take({buffer.data(), static_cast<size_t>(got)});
-        } catch (const ProtocolError&) {
-            return close();
+        } catch (const ProtocolError& error) {
+            return close(error.what());
         }
     }
 }
 
+size_t Connection::wanted() const {
+    return coming_ ? coming_->body_bytes - body_.size() : kHeaderBytes - header_.size();
+}
+
 void Connection::take(std::string_view bytes) {
-    while (!bytes.empty()) {
-        std::string& part = coming_ ? body_ : header_;
-        const size_t whole = coming_ ? coming_->body_bytes : kHeaderBytes;
-        const size_t taken = std::min(bytes.size(), whole - part.size());
-        part.append(bytes.substr(0, taken));
-        bytes.remove_prefix(taken);
-        if (!coming_ && header_.size() == kHeaderBytes) {
-            coming_ = read_header(header_);
-            if (coming_->body_bytes > longest_)
-                throw ProtocolError("a message is too long");
-            body_.reserve(std::min(coming_->body_bytes, kReservedBytes));
-        }
-        if (!coming_ || body_.size() < coming_->body_bytes) continue;
-        come_.emplace_back(coming_->kind, std::move(body_), coming_->sequence);
-        coming_.reset();
-        header_.clear();
-        body_.clear();
+    (coming_ ? body_ : header_).append(bytes);
+    if (!coming_ && wanted() == 0) {
+        coming_ = read_header(header_);
+        require_expected(*coming_, peer_, processes_);
+        body_.reserve(std::min(coming_->body_bytes, kReservedBytes));
     }
+    if (!coming_ || wanted() > 0) return;
+    come_.emplace_back(coming_->kind, std::move(body_), coming_->sequence);
+    coming_.reset();
+    header_.clear();
+    body_.clear();
 }
 
 std::optional<Message> Connection::next() {

@@ -13,9 +13,11 @@ namespace lockstep::gpu {
 
 using os::Descriptor;
 
-/// Returns a socket that listens at the address. Throws UsageError if that is not
-/// possible: the host name is unknown, the host is another machine, or another socket
-/// listens there.
+/// Returns a socket that listens at the address, and at no other address of this machine.
+/// If a name has several addresses, the socket listens at the first of this machine's, in
+/// the order in which connect_to() tries them. Throws UsageError if that is not possible:
+/// the host name is unknown, the host is another machine, the address means all addresses
+/// or is hidden from the other machines, or another socket listens there.
 Descriptor listen_at(const Address& address);
 
 /// Accepts a waiting connection at a listening socket. Returns a closed descriptor if
@@ -28,9 +30,11 @@ Descriptor connect_to(const Address& address, Clock::time_point deadline);
 
 /// Messages over a nonblocking stream socket. Data that do not fit are kept until poll()
 /// reports room. The connection closes if the other side closes or breaks the protocol.
+/// As long as the other side has not proved that it knows the secret, the connection
+/// reads the next message only once next() has returned the last one.
 class Connection {
   public:
-    explicit Connection(Descriptor socket) : socket_(std::move(socket)) {}
+    Connection(Descriptor socket, Peer peer) : socket_(std::move(socket)), peer_(peer) {}
 
     bool open() const { return socket_.open(); }
     int number() const { return socket_.number(); }
@@ -43,24 +47,39 @@ class Connection {
     std::optional<Message> next();
     void send(const Message& message);
     bool flushed() const { return going_.empty(); }
-    void close() { socket_.close(); }
+    /// Returns the number of messages that the other side has not read yet.
+    size_t unsent() const { return going_.size() / 2; }
+    /// `breach` says how the other side has broken the protocol, if it has.
+    void close(const std::string& breach = {}) {
+        if (open()) breach_ = breach;
+        socket_.close();
+    }
+    /// Returns how the other side has broken the protocol; empty if it has not.
+    const std::string& breach() const { return breach_; }
 
     /// Sends a beat, which tells the other side that this process runs. Returns for how
     /// many calls in a row nothing has arrived from the other side. Time in which this
     /// process itself did not run does not count.
     int beat();
 
-    /// Sets the longest body that is accepted. The limit is small until the other side is
-    /// known.
-    void accept_bodies_of(uint64_t bytes) { longest_ = bytes; }
+    /// From now on, the other side is known to be this peer of a run with `processes`
+    /// processes.
+    void trust(Peer peer, int processes) {
+        peer_ = peer;
+        processes_ = processes;
+    }
 
   private:
     void receive();
+    /// Returns the number of bytes that the message that is being received lacks.
+    size_t wanted() const;
     void take(std::string_view bytes);
     void flush();
 
     Descriptor socket_;
-    uint64_t longest_ = 64;
+    Peer peer_;
+    int processes_ = 1;
+    std::string breach_;
     int silent_beats_ = 0;
 
     std::string header_;  // of the message that is being received
@@ -68,8 +87,8 @@ class Connection {
     std::string body_;
     std::deque<Message> come_;
 
-    std::deque<Bytes> going_;
-    size_t sent_ = 0;  // sent bytes of going_.front()
+    std::deque<Bytes> going_;  // each message's header, and then its body
+    size_t sent_ = 0;          // sent bytes of going_.front()
 };
 
 }  // namespace lockstep::gpu

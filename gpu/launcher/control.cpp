@@ -7,6 +7,7 @@
 
 #include "gpu/launcher/control_service.hpp"
 #include "src/core/require.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep::gpu {
 
@@ -14,6 +15,16 @@ namespace {
 
 /// The time in which rank 0's main thread can claim the text.
 constexpr double kClaimSeconds = 0.5;
+
+/// Returns the text as whole lines, and control characters in it as escapes: the text may
+/// be another process's.
+std::string whole_lines(const std::string& text) {
+    std::string lines;
+    for (size_t at = 0; at < text.size(); at += decode_utf8(text, at).bytes)
+        lines += text[at] == '\n' ? "\n" : shown_character(text, at);
+    if (!lines.empty() && !lines.ends_with('\n')) lines += '\n';
+    return lines;
+}
 
 /// One end of the control line, with the thread that serves it.
 class ControlLine final : public ControlShared {
@@ -40,6 +51,7 @@ RunStopped::RunStopped(Failure failure)
 
 std::unique_ptr<Control> Control::join(const Placement& placement,
                                        const ControlOptions& options) {
+    require_secret(placement);
     auto line = std::make_unique<ControlLine>(placement, options);
     line->await_welcome();
     return line;
@@ -79,9 +91,17 @@ std::string ControlShared::broadcast(const std::string& bytes) {
 /// Takes part in an exchange and returns its result, a list.
 std::vector<std::string> ControlShared::exchange(MessageKind kind,
                                                  const std::string& mine) {
+    require(mine.size() <= kLongestPart,
+            "a process can send at most {} bytes to the others at once, not {}",
+            kLongestPart, mine.size());
     const StallWatch::Pause pause(watch);
     check();
-    post(Message(kind, mine, ++sequence_));
+    {
+        const std::lock_guard lock(mutex_);
+        ++sequence_;
+        result_.reset();
+    }
+    post(Message(kind, mine, sequence_));
     Bytes list;
     {
         std::unique_lock lock(mutex_);
@@ -90,7 +110,10 @@ std::vector<std::string> ControlShared::exchange(MessageKind kind,
         list = result_->body;
         result_.reset();
     }
-    return unpack<std::vector<std::string>>(*list);
+    auto all = unpack<std::vector<std::string>>(*list);
+    if (all.size() != (kind == MessageKind::broadcast ? 1 : static_cast<size_t>(size())))
+        throw ProtocolError("rank 0 sent the bytes of another number of processes");
+    return all;
 }
 
 void ControlShared::begin_watching() {
@@ -109,7 +132,7 @@ void ControlShared::set_explain(Explain explain) {
 }
 
 void ControlShared::fail(const Failure& failure) noexcept {
-    post({MessageKind::failure, pack(failure)});
+    post({MessageKind::failure, pack_failure(failure)});
 }
 
 void ControlShared::post(Message message) {
@@ -152,6 +175,8 @@ void ControlShared::welcome() {
 
 void ControlShared::deliver(const Message& result) {
     const std::lock_guard lock(mutex_);
+    if (result.sequence != sequence_)
+        throw ProtocolError("the result of another exchange");
     result_ = result;
     changed_.notify_all();
 }
@@ -159,7 +184,7 @@ void ControlShared::deliver(const Message& result) {
 void ControlShared::stop(Failure failure, bool missing) {
     const std::lock_guard lock(mutex_);
     if (failure_) return;
-    if (!failure.text.empty() && !failure.text.ends_with('\n')) failure.text += '\n';
+    failure.text = whole_lines(failure.text);
     failure_ = std::move(failure);
     missing_ = missing;
     if (missing) claimed_ = true;  // join() throws the failure

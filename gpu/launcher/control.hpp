@@ -69,8 +69,10 @@ struct ControlOptions {
 /// print first. The wait for the answer is at most grace_seconds + 1.
 class Control {
   public:
-    /// Meets the other processes. Throws UsageError if the address is not possible or if
-    /// rank 0 refuses this process. If ranks do not arrive in time, rank 0 throws
+    /// Meets the other processes. Each of them and rank 0 prove to each other that they
+    /// know the secret of the rendezvous. Throws UsageError if the address is not
+    /// possible, if it is host:port and there is no secret, or if rank 0 refuses this
+    /// process. If ranks do not arrive in time, rank 0 throws
     /// MissingError with their numbers, and the ranks that arrived throw RunStopped with
     /// status 3. If rank 0 does not arrive, throws MissingError.
     static std::unique_ptr<Control> join(const Placement& placement,
@@ -84,7 +86,8 @@ class Control {
     int size() const { return placement_.size; }
 
     /// Returns the bytes of every process, in rank order; all processes must call it.
-    /// Waits for the other processes as long as they live; this wait is never a stall.
+    /// Waits for the other processes as long as they live; this wait is never a stall. A
+    /// process can send at most a GiB; more is a UsageError.
     /// Throws RunStopped, for example if another process calls broadcast() instead or has
     /// said goodbye.
     virtual std::vector<std::string> all_gather(const std::string& mine) = 0;

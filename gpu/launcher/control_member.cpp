@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 #include <poll.h>
 #include <thread>
 
@@ -18,45 +17,75 @@ constexpr double kFarewellSeconds = 2;
 constexpr auto kTextOut = 50ms;  // in which rank 0 prints the text that it has claimed
 constexpr auto kAnswer = 5s;
 constexpr auto kHeadStart = 1s;
-constexpr uint64_t kLongestRefusal = 4096;
+constexpr auto kLongestPause = 1s;  // between two attempts to be admitted
 
-/// Returns rank 0's answer to our hello; nothing if no valid answer arrives.
-std::optional<Message> introduce(Connection& line, const Placement& placement,
-                                 Clock::time_point due) {
-    line.accept_bodies_of(kLongestRefusal);
-    line.send({MessageKind::hello, pack(hello_of(placement))});
+/// What came of an attempt to be admitted.
+enum class Outcome { no_answer, no_proof, admitted };
+
+/// Returns the next message, of this kind; nothing if none arrives in time.
+template <typename Content>
+std::optional<Content> await(Connection& line, MessageKind kind, Clock::time_point due) {
     while (line.open() && Clock::now() < due) {
         pollfd wait = {line.number(), line.events(), 0};
         poll(&wait, 1, os::milliseconds_until(due));
         line.transfer(wait.revents);
-        if (std::optional<Message> answer = line.next()) return answer;
+        const std::optional<Message> answer = line.next();
+        if (answer && answer->kind != kind) break;
+        if (answer) return unpack<Content>(*answer->body);
     }
     return std::nullopt;
 }
 
+/// Proves to the process that answers at rank 0's address that this process knows the
+/// secret, and demands the same. Throws UsageError if rank 0 refuses this process.
+Outcome introduce(Connection& line, const Placement& placement, Clock::time_point due) {
+    const std::string& secret = placement.rendezvous.secret;
+    const Hello hello = hello_of(placement);
+    line.send({MessageKind::hello, pack(hello)});
+    const auto challenge = await<Nonce>(line, MessageKind::challenge, due);
+    if (!challenge) return Outcome::no_answer;
+    line.send({MessageKind::proof, pack(proof_of_member(secret, hello, *challenge))});
+    const auto verdict = await<Verdict>(line, MessageKind::verdict, due);
+    if (!verdict ||
+        !same(verdict->proof, proof_of_root(secret, hello, *challenge, verdict->why)))
+        return Outcome::no_proof;
+    require(verdict->why.empty(), "rank {} was turned away: {}", placement.rank,
+            verdict->why);
+    line.trust(Peer::root, placement.size);
+    return Outcome::admitted;
+}
+
+Outcome try_to_enter(Connection& line, const Placement& placement,
+                     Clock::time_point due) {
+    try {
+        return introduce(line, placement, due);
+    } catch (const ProtocolError&) {
+        return Outcome::no_answer;
+    }
+}
+
 Connection meet(const Placement& placement, const ControlOptions& options) {
-    const Address address = parse_address(placement.rendezvous.address, "the rendezvous");
+    const Address address = meeting_place(placement);
     const auto due = after(Clock::now(), options.timeout_seconds);
-    bool stranger = false;
+    std::string why = "it did not start, or this address does not lead to its machine";
+    Clock::duration pause = 50ms;
     do {
         Descriptor socket = connect_to(address, due);
         if (!socket.open()) break;
-        Connection line(std::move(socket));
-        const auto answer =
-            introduce(line, placement, std::min(due, Clock::now() + kAnswer));
-        if (answer && answer->kind == MessageKind::admitted) return line;
-        require(!answer || answer->kind != MessageKind::refused, [&] {
-            return fmt::format("rank {} was turned away: {}", placement.rank,
-                               *answer->body);
-        });
-        stranger = true;
-        std::this_thread::sleep_for(50ms);
+        Connection line(std::move(socket), Peer::host);
+        const Outcome outcome =
+            try_to_enter(line, placement, std::min(due, Clock::now() + kAnswer));
+        if (outcome == Outcome::admitted) return line;
+        why = outcome == Outcome::no_answer
+                  ? "another program answers there"
+                  : "the program that answers there does not know this process's secret; "
+                    "give all processes the same";
+        std::this_thread::sleep_for(std::min(pause, due - Clock::now()));
+        pause = std::min<Clock::duration>(2 * pause, kLongestPause);
     } while (Clock::now() < due);
     throw MissingError(fmt::format(
         "rank {} found no rank 0 at {} within {:g} seconds: {}", placement.rank,
-        placement.rendezvous.address, options.timeout_seconds,
-        stranger ? "another program answers there"
-                 : "it did not start, or this address does not lead to its machine"));
+        placement.rendezvous.address, options.timeout_seconds, why));
 }
 
 /// The control thread of every process except rank 0's.
@@ -65,10 +94,7 @@ class ControlMember final : public ControlService {
     explicit ControlMember(ControlShared& shared)
         : ControlService(shared),
           line_(meet(shared.placement(), shared.options)),
-          heartbeat_(shared.options.timeout_seconds) {
-        line_.accept_bodies_of(std::numeric_limits<uint64_t>::max());
-        wake(shared.waker);  // rank 0's welcome may have come with its answer
-    }
+          heartbeat_(shared.options.timeout_seconds) {}
 
   private:
     std::vector<Connection*> connections() override {
@@ -101,15 +127,17 @@ void ControlMember::serve(Clock::time_point now) {
     try {
         while (const std::optional<Message> message = line_.next())
             take(*message);
-    } catch (const ProtocolError&) {
-        line_.close();
+    } catch (const ProtocolError& error) {
+        line_.close(error.what());
     }
     if (beats()) serve_heartbeat(now);
     if (leaving()) serve_leaving(now);
     if (!line_.open() && !leaving())
         shared_.stop({0, 1,
-                      "lockstep: rank 0 was lost: its process ended unexpectedly, or the "
-                      "connection to it broke"});
+                      line_.breach().empty()
+                          ? "lockstep: rank 0 was lost: its process ended unexpectedly, "
+                            "or the connection to it broke"
+                          : "lockstep: rank 0 was cut off: it sent " + line_.breach()});
 }
 
 void ControlMember::take(const Message& message) {
@@ -121,7 +149,7 @@ void ControlMember::take(const Message& message) {
         case MessageKind::describe:
             return line_.send({MessageKind::description, shared_.describe()});
         case MessageKind::stop:
-            return shared_.stop(unpack<Failure>(*message.body));
+            return shared_.stop(unpack_failure(*message.body));
         case MessageKind::farewell:
             farewell_ = true;
             return;

@@ -1,12 +1,11 @@
 #include <algorithm>
-#include <limits>
-#include <list>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "gpu/launcher/control_service.hpp"
+#include "gpu/launcher/entrance.hpp"
 
 namespace lockstep::gpu {
 
@@ -14,135 +13,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kSilence = 5s;  // in which a new connection must send its hello
 constexpr auto kBetterReason = 300ms;
 constexpr auto kAnswerOfRank = 2s;
-constexpr size_t kMostStrangers = 4096;
-
-/// Admits the processes of a run at rank 0. Refuses a process of another run, or with a
-/// rank that is present, and says why. Ignores a program that breaks the protocol.
-class Entrance {
-  public:
-    explicit Entrance(const Placement& placement)
-        : address_(placement.rendezvous.address),
-          own_(hello_of(placement)),
-          here_(static_cast<size_t>(placement.size)),
-          missing_(placement.size - 1) {
-        here_[0] = true;
-        if (missing_ > 0)
-            listener_ = listen_at(parse_address(address_, "the rendezvous"));
-    }
-
-    int listener() const { return listener_.number(); }
-    void add_connections(std::vector<Connection*>& all) {
-        for (Stranger& stranger : strangers_)
-            all.push_back(stranger.line.get());
-    }
-
-    struct Arrival {
-        int rank;
-        std::unique_ptr<Connection> line;
-    };
-    /// Returns the new arrivals that have said who they are, each rank once.
-    std::vector<Arrival> serve(Clock::time_point now);
-    /// The next time at which serve() must close a silent connection.
-    Clock::time_point next_due() const {
-        auto due = kNever;
-        for (const Stranger& stranger : strangers_)
-            due = std::min(due, stranger.due);
-        return due;
-    }
-
-    bool complete() const { return missing_ == 0; }
-    std::vector<int> missing() const {
-        std::vector<int> ranks;
-        for (size_t rank = 0; rank < here_.size(); ++rank)
-            if (!here_[rank]) ranks.push_back(static_cast<int>(rank));
-        return ranks;
-    }
-    void close() {
-        listener_.close();
-        strangers_.clear();
-    }
-
-  private:
-    struct Stranger {
-        std::unique_ptr<Connection> line;
-        Clock::time_point due;  // the latest time for its hello
-    };
-    void accept_all(Clock::time_point now);
-    std::optional<Arrival> hear(Stranger& stranger, const std::optional<Message>& said);
-    /// Returns why a process is refused; empty if it is not.
-    std::string objection(const Hello& hello) const;
-
-    std::string address_;
-    Hello own_;
-    Descriptor listener_;
-    std::list<Stranger> strangers_;
-    std::vector<bool> here_;
-    int missing_;
-};
-
-std::vector<Entrance::Arrival> Entrance::serve(Clock::time_point now) {
-    std::vector<Arrival> arrivals;
-    accept_all(now);
-    for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
-        const std::optional<Message> said = stranger->line->next();
-        if (!said && stranger->line->open() && now < stranger->due) {
-            ++stranger;
-            continue;
-        }
-        try {
-            if (std::optional<Arrival> arrival = hear(*stranger, said))
-                arrivals.push_back(std::move(*arrival));
-        } catch (const ProtocolError&) {
-            // Drop a stranger that breaks the protocol.
-        }
-        stranger = strangers_.erase(stranger);
-    }
-    return arrivals;
-}
-
-void Entrance::accept_all(Clock::time_point now) {
-    while (listener_.open() && strangers_.size() < kMostStrangers) {
-        Descriptor socket = accept_from(listener_);
-        if (!socket.open()) return;
-        auto line = std::make_unique<Connection>(std::move(socket));
-        strangers_.push_back({std::move(line), now + kSilence});
-    }
-}
-
-std::optional<Entrance::Arrival> Entrance::hear(Stranger& stranger,
-                                                const std::optional<Message>& said) {
-    if (!said || said->kind != MessageKind::hello) return std::nullopt;
-    const Hello hello = unpack<Hello>(*said->body);
-    if (const std::string why = objection(hello); !why.empty()) {
-        stranger.line->send({MessageKind::refused, why});
-        return std::nullopt;
-    }
-    stranger.line->accept_bodies_of(std::numeric_limits<uint64_t>::max());
-    stranger.line->send(MessageKind::admitted);
-    here_[hello.rank] = true;
-    --missing_;
-    return Arrival{static_cast<int>(hello.rank), std::move(stranger.line)};
-}
-
-std::string Entrance::objection(const Hello& hello) const {
-    const std::string where = "the run that meets at " + address_;
-    if (hello.version != own_.version)
-        return where + " has another version of Lockstep: use the same everywhere";
-    if (hello.token != own_.token)
-        return where + " is another run: give each run its own LOCKSTEP_RENDEZVOUS";
-    if (hello.size != own_.size || hello.rank >= own_.size)
-        return fmt::format("{} has {} processes, but this process is rank {} of {}",
-                           where, own_.size, hello.rank, hello.size);
-    if (here_[hello.rank])
-        return fmt::format(
-            "{} has its rank {} already: another process came with the same rank, or "
-            "another run with the same address",
-            where, hello.rank);
-    return {};
-}
+constexpr size_t kMostUnsent = 8;  // messages to a process that takes part in an exchange
 
 const char* verb(MessageKind kind) {
     return kind == MessageKind::broadcast ? "broadcast" : "all_gather";
@@ -352,13 +225,15 @@ void ControlRoot::let_in(Clock::time_point now) {
 }
 
 void ControlRoot::report_missing() {
-    stop({0, 3,
-          fmt::format("{} of {} did not come to {} within {:g} seconds: start all "
-                      "processes, with the same address",
-                      ranks_text(entrance_.missing()), members_.size(),
-                      shared_.placement().rendezvous.address,
-                      shared_.options.timeout_seconds)},
-         true);
+    std::string text = fmt::format(
+        "{} of {} did not come to {} within {:g} seconds: start all processes, with the "
+        "same address",
+        ranks_text(entrance_.missing()), members_.size(),
+        shared_.placement().rendezvous.address, shared_.options.timeout_seconds);
+    if (const int strangers = entrance_.turned_away(); strangers > 0)
+        text += fmt::format(" and the same secret ({} {} did not know the secret)",
+                            strangers, strangers == 1 ? "connection" : "connections");
+    stop({0, 3, text}, true);
 }
 
 void ControlRoot::serve_member(int rank, Clock::time_point now) {
@@ -367,8 +242,8 @@ void ControlRoot::serve_member(int rank, Clock::time_point now) {
     try {
         while (std::optional<Message> message = member.line->next())
             take(rank, std::move(*message), now);
-    } catch (const ProtocolError&) {
-        member.line->close();
+    } catch (const ProtocolError& error) {
+        member.line->close(error.what());
     }
     if (!member.line->open() && member.expected) lose(rank, now);
 }
@@ -378,8 +253,11 @@ void ControlRoot::take(int rank, Message message, Clock::time_point now) {
         case MessageKind::all_gather:
         case MessageKind::broadcast:
             return take_part(rank, std::move(message));
-        case MessageKind::failure:
-            return stop(with_loss(unpack<Failure>(*message.body)));
+        case MessageKind::failure: {
+            Failure failure = unpack_failure(*message.body);
+            failure.rank = rank;
+            return stop(with_loss(std::move(failure)));
+        }
         case MessageKind::pace:
             return paces_.note(rank, unpack<Pace>(*message.body), now);
         case MessageKind::description:
@@ -400,6 +278,8 @@ void ControlRoot::take(int rank, Message message, Clock::time_point now) {
 
 void ControlRoot::take_part(int rank, Message message) {
     if (shared_.stopped()) return;
+    if (rank > 0 && members_[rank].line->unsent() > kMostUnsent)
+        throw ProtocolError("a message, before it has read those that were sent to it");
     round_.add(rank, std::move(message));
     check_round();
     if (!round_.complete() || shared_.stopped()) return;
@@ -421,7 +301,7 @@ void ControlRoot::stop(Failure failure, bool missing) {
     loss_.reset();
     inquiry_.reset();
     if (shared_.stopped()) return;
-    send_to_all({MessageKind::stop, pack(failure)});
+    send_to_all({MessageKind::stop, pack_failure(failure)});
     shared_.stop(std::move(failure), missing);
     leaving_due_ = kNever;
 }
@@ -430,6 +310,10 @@ void ControlRoot::lose(int rank, Clock::time_point now) {
     members_[rank].expected = false;
     if (inquiry_) inquiry_->give_up(rank);
     if (loss_ || shared_.stopped()) return;
+    if (const std::string& breach = members_[rank].line->breach(); !breach.empty())
+        return stop(
+            {rank, 1,
+             fmt::format("lockstep: rank {} was cut off: it sent {}", rank, breach)});
     // A supervisor prints this message itself.
     const std::string text =
         shared_.placement().supervised

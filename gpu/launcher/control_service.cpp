@@ -63,7 +63,7 @@ void ControlService::break_off(const char* reason) noexcept {
         rank, 1,
         fmt::format("lockstep: the control line of rank {} broke: {}", rank, reason)};
     try {
-        act_on({MessageKind::failure, pack(failure)});
+        act_on({MessageKind::failure, pack_failure(failure)});
     } catch (const std::exception&) {
         // The others will notice when this process ends.
     }

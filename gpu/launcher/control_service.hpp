@@ -47,6 +47,7 @@ class ControlShared : public Control {
     /// other ranks send theirs to rank 0.
     std::deque<Message> take_posts();
     void welcome();
+    /// Throws ProtocolError if the result is not that of the last exchange.
     void deliver(const Message& result);
     /// Only the first call counts. `missing`: the run ends because processes did not
     /// arrive.

@@ -9,6 +9,7 @@
 
 #include "gpu/launcher/control.hpp"
 #include "gpu/launcher/pace.hpp"
+#include "gpu/launcher/secret.hpp"
 #include "src/core/wire.hpp"
 
 namespace lockstep {
@@ -21,12 +22,13 @@ namespace lockstep::gpu {
 
 /// The kinds of messages on the control line, and who sends them.
 enum class MessageKind : uint32_t {
-    hello,        ///< member: its Hello
-    refused,      ///< root: you are not of this run, with the reason
-    admitted,     ///< root: you are of this run; wait for the others
+    hello,        ///< stranger: its Hello
+    challenge,    ///< root, to a stranger: its own Nonce
+    proof,        ///< stranger: its Proof
+    verdict,      ///< root, to a stranger that knows the secret (Verdict)
     welcome,      ///< root: all processes are here
     all_gather,   ///< member: its bytes for an exchange
-    broadcast,    ///< member: it takes part in this exchange
+    broadcast,    ///< member: it takes part in this exchange, without bytes
     result,       ///< root: the result of the exchange (a list)
     failure,      ///< member: stop the run (Failure)
     pace,         ///< member: its program's new pace (Pace)
@@ -37,7 +39,7 @@ enum class MessageKind : uint32_t {
     farewell,     ///< root: the answer to a goodbye
     beat,         ///< both: the sender runs
 };
-constexpr uint32_t kMessageKinds = 15;
+constexpr uint32_t kMessageKinds = 16;
 
 /// Bytes that several connections may send at the same time.
 using Bytes = std::shared_ptr<const std::string>;
@@ -69,16 +71,49 @@ std::string header_bytes(const Message& message);
 /// Throws ProtocolError if the magic number or the kind is not ours.
 Header read_header(std::string_view bytes);
 
+/// Who is at the other side of a connection.
+enum class Peer {
+    stranger,  ///< has connected to rank 0, and has not proved that it knows the secret
+    host,      ///< answers at rank 0's address, and has not proved it either
+    member,    ///< a process of this run
+    root,      ///< rank 0
+};
+/// The longest bytes of one process in an exchange.
+constexpr uint64_t kLongestPart = uint64_t{1} << 30;
+/// Throws ProtocolError if this peer of a run with `processes` processes never sends such
+/// a message: it does not send the kind, or its bodies of this kind are shorter.
+void require_expected(const Header& header, Peer peer, int processes);
+
+/// The first message of a process.
 struct Hello {
     uint64_t version;
     uint64_t size;
     uint64_t rank;
     uint64_t token;  ///< of the rendezvous
+    Nonce nonce;     ///< rank 0 proves that it knows the secret and this number
 };
-/// Returns the first message of a process with this placement.
+/// Returns the first message of a process with this placement, with a fresh nonce.
 Hello hello_of(const Placement& placement);
 
-/// Returns the body for a Hello, a Failure, a Pace, or a list of texts.
+/// Rank 0's answer to a process that has proved that it knows the secret.
+struct Verdict {
+    std::string why;  ///< why the process is refused; empty: it is admitted
+    Proof proof;
+};
+
+/// Each side's proof of one meeting. A proof says who gives it, and covers both sides'
+/// nonces, so that it is of no use in another meeting.
+Proof proof_of_member(std::string_view secret, const Hello& hello,
+                      const Nonce& challenge);
+Proof proof_of_root(std::string_view secret, const Hello& hello, const Nonce& challenge,
+                    const std::string& why);
+
+/// Returns the body for a Failure. Texts of more than a MiB are cut.
+std::string pack_failure(Failure failure);
+/// Reads a Failure. Its status is one of a failed process.
+Failure unpack_failure(std::string_view body);
+
+/// Returns the body for a Hello, a Verdict, a Pace, or a list of texts.
 template <typename T>
 std::string pack(const T& content) {
     WireWriter out;

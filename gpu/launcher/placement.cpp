@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "gpu/launcher/secret.hpp"
 #include "src/core/require.hpp"
 #include "src/os/environment.hpp"
 
@@ -75,6 +76,12 @@ Address parse_address(const std::string& text, const std::string& variable) {
     return address;
 }
 
+Address meeting_place(const Placement& placement) {
+    Address address = parse_address(placement.rendezvous.address, "the rendezvous");
+    address.spread = placement.local_size < placement.size;
+    return address;
+}
+
 unsigned long long hash_text(const std::string& text) {
     // FNV-1a, with a final mix so that short texts use all bits.
     unsigned long long hash = 0xcbf29ce484222325;
@@ -126,8 +133,8 @@ int tasks_of_node(const std::string& list, int node, const std::string& variable
             repeated ? parse_count(part.substr(bracket + 2, part.size() - bracket - 3))
                      : int(bracket == std::string::npos);
         expect(tasks > 0 && times > 0, "counts of tasks, as in 4(x2),3");
+        if (node - nodes < times) return tasks;
         nodes += times;
-        if (node < nodes) return tasks;
     }
     expect(false,
            fmt::format("more than {} machines, since SLURM_NODEID is {}", node, node));
@@ -383,7 +390,10 @@ std::optional<Placement> find_placement(const Environment& environment) {
     // innermost launcher first.
     for (const auto find : {lockstep_placement, torchrun_placement, open_mpi_placement,
                             pmi_placement, slurm_placement})
-        if (auto placement = find(set)) return placement;
+        if (auto placement = find(set)) {
+            if (placement->size > 1) placement->rendezvous.secret = find_secret(set);
+            return placement;
+        }
     return std::nullopt;
 }
 

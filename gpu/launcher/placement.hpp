@@ -10,6 +10,8 @@ namespace lockstep::gpu {
 /// for a socket of this machine without a file (Linux's abstract namespace).
 struct Rendezvous {
     std::string address;
+    std::string
+        secret{};  ///< all processes of a run have the same; may be empty at unix:
 };
 
 /// A rendezvous address, split into its parts.
@@ -17,6 +19,7 @@ struct Address {
     std::string unix_name;  ///< of "unix:NAME"; empty for a host and port
     std::string host;  ///< a name, an IPv4 address, or an IPv6 address without brackets
     int port = 0;
+    bool spread = false;  ///< processes of several machines meet there
 
     /// Returns the address in its written form: "unix:NAME", "host:port" or "[::1]:port".
     std::string text() const;
@@ -37,6 +40,10 @@ struct Placement {
     bool supervised = false;  ///< by supervise(), which reports a lost process
 };
 
+/// Returns the address at which this process's run meets. Throws UsageError if the
+/// rendezvous is no address.
+Address meeting_place(const Placement& placement);
+
 /// Returns an environment variable's value; nothing if it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 Environment process_environment();
@@ -51,6 +58,8 @@ Environment process_environment();
 /// NCCL_COMM_ID's. Otherwise, if all processes are on one machine, they meet at a socket
 /// of that machine. Otherwise they meet at rank 0's address, which torchrun and srun
 /// provide. mpirun does not: then UsageError says what to set.
+///
+/// The rendezvous has the secret that find_secret() finds.
 std::optional<Placement> find_placement(const Environment& environment);
 
 /// Returns the first machine of a Slurm list: "gpu01" for "gpu[01-04,07],login1". Throws

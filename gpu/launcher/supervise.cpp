@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "gpu/launcher/secret.hpp"
 #include "src/core/require.hpp"
 #include "src/os/child.hpp"
 #include "src/os/deadline.hpp"
@@ -77,6 +78,7 @@ void Supervisor::start(int ranks, const std::vector<std::string>& arguments) {
     std::random_device random;
     const std::string meeting =
         fmt::format("unix:lockstep-{}-{:08x}{:08x}", getpid(), random(), random());
+    const std::string secret = fresh_secret();
     const std::string size = std::to_string(ranks);
     for (int rank = 0; rank < ranks; ++rank) {
         plan.keeps_terminal = rank == 0;
@@ -85,6 +87,7 @@ void Supervisor::start(int ranks, const std::vector<std::string>& arguments) {
                           {"LOCKSTEP_LOCAL_RANK", std::to_string(rank)},
                           {"LOCKSTEP_LOCAL_SIZE", size},
                           {"LOCKSTEP_RENDEZVOUS", meeting},
+                          {"LOCKSTEP_SECRET", secret},
                           {"LOCKSTEP_SUPERVISED", "1"}};
         running_.push_back(os::start_copy(plan));
         signalled_.push_back(false);

@@ -5,12 +5,13 @@
 
 namespace lockstep::gpu {
 
-/// Starts `ranks` copies of this program (/proc/self/exe), each with its placement, and
-/// waits for them. `arguments` are without the program's name. Rank 0 keeps the terminal;
-/// the other copies read nothing, and print only errors. Once a copy ends in error, the
-/// other copies have `grace_seconds` to end, and are then killed. The same happens if
-/// this process gets SIGINT, SIGTERM or SIGHUP; it passes the signal on. If it gets a
-/// second signal, or dies, the copies are killed at once. No copy outlives this process.
+/// Starts `ranks` copies of this program (/proc/self/exe), each with its placement and
+/// the run's secret, and waits for them. `arguments` are without the program's name. Rank
+/// 0 keeps the terminal; the other copies read nothing, and print only errors. Once a
+/// copy ends in error, the other copies have `grace_seconds` to end, and are then killed.
+/// The same happens if this process gets SIGINT, SIGTERM or SIGHUP; it passes the signal
+/// on. If it gets a second signal, or dies, the copies are killed at once. No copy
+/// outlives this process.
 ///
 /// Returns the exit status of the first copy that failed; 0 if none did. The status is 1
 /// for a copy killed by a signal, 141 if rank 0's reader has gone, and 128 plus the

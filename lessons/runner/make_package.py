@@ -27,8 +27,8 @@ MESON = shlex.split(os.environ.get("MESON", "meson"))
 MAINTAINER = (f"{os.environ.get('DEBFULLNAME', 'The Lockstep authors')} "
               f"<{os.environ.get('DEBEMAIL', 'lockstep@example.org')}>")
 # Among them are the command pkg-config, and a compiler whose command is called g++.
-SUGGESTED = ["g++", "libfmt-dev", "libboost-context-dev", "libeigen3-dev", "nlohmann-json3-dev",
-             "meson", "pkg-config"]
+SUGGESTED = ["g++", "libfmt-dev", "libboost-context-dev", "libmd-dev", "libeigen3-dev",
+             "nlohmann-json3-dev", "meson", "pkg-config"]
 CONTROL = """\
 Package: lockstep
 Version: {version}

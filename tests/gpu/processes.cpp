@@ -126,7 +126,7 @@ std::string fresh_tcp_address(const std::string& host) {
 }
 
 Placement place(int rank, int size, const std::string& address) {
-    return {rank, size, rank, size, {address}, "lockstep"};
+    return {rank, size, rank, size, {address, kTestSecret}, "lockstep"};
 }
 
 std::unique_ptr<Control> join(int rank, int size, const std::string& address,

@@ -31,6 +31,9 @@ std::string fresh_address();
 /// Returns, for example, "127.0.0.1:PORT". The port was free a moment ago.
 std::string fresh_tcp_address(const std::string& host);
 
+/// The secret of the tests' runs.
+constexpr const char* kTestSecret = "a secret that every process of a test knows";
+
 Placement place(int rank, int size, const std::string& address);
 std::unique_ptr<Control> join(int rank, int size, const std::string& address,
                               double timeout_seconds = 10, double grace_seconds = 5);

@@ -15,7 +15,9 @@
 
 #include "gpu/launcher/control.hpp"
 #include "gpu/launcher/supervise.hpp"
+#include "src/os/environment.hpp"
 
+using namespace lockstep;
 using namespace lockstep::gpu;
 
 namespace {
@@ -40,6 +42,10 @@ int misbehave(const std::string& mode, int rank) {
     fmt::print(stderr, "pid {} {}\n", rank, getpid());
     if (rank == 0) fmt::print("rank 0 prints\n");
     if (rank == 1) fmt::print("rank 1 prints\n");
+    if (mode == "secret") {
+        fmt::print(stderr, "{}\n", os::variable("LOCKSTEP_SECRET").value_or("none"));
+        return 0;
+    }
     std::fflush(stdout);
     if (mode == "exit3" && rank == 1) return 3;
     if (mode == "segv" && rank == 2) raise(SIGSEGV);

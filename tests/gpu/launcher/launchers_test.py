@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 
 LAUNCHERS = ("LOCKSTEP_", "OMPI_", "PMI", "MPI_", "SLURM_", "TORCHELASTIC_", "NCCL_COMM_ID")
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -53,19 +54,42 @@ def check(what, got, wanted):
     print(what, "ok")
 
 
+def secret_file(folder):
+    """Makes a secret as the program's own message says, and returns its file."""
+    path = os.path.join(folder, ".lockstep-secret")
+    made = f"(umask 077; head -c 32 /dev/urandom | base64 > '{path}')"
+    subprocess.run(["sh", "-c", made], check=True)
+    return path
+
+
+def start_all(program, variables, nodes, per_node, **more):
+    """Returns what all processes print, their errors, and the sum of their statuses."""
+    port = free_port()
+    processes = [
+        subprocess.Popen([program, "meet"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         text=True,
+                         env=environment(variables(rank, nodes, per_node, port) | more))
+        for rank in range(nodes * per_node)]
+    output, errors = zip(*[process.communicate() for process in processes])
+    return "".join(output), "".join(errors), sum(process.returncode for process in processes)
+
+
 def simulated(program):
-    for variables in torchrun, srun:
-        for nodes, per_node in (1, 3), (2, 2):
-            port = free_port()
-            processes = [
-                subprocess.Popen([program, "meet"], stdout=subprocess.PIPE, text=True,
-                                 env=environment(variables(rank, nodes, per_node, port)))
-                for rank in range(nodes * per_node)]
-            output = [process.communicate()[0] for process in processes]
-            status = [process.returncode for process in processes]
-            name = variables.__name__
-            check(f"{name}, {nodes} nodes", ("".join(output), sum(status)),
-                  (expected(name, nodes, per_node), 0))
+    with tempfile.TemporaryDirectory() as folder:
+        secret = {"LOCKSTEP_SECRET_FILE": secret_file(folder)}
+        for variables in torchrun, srun:
+            for nodes, per_node, more in (1, 3, {}), (2, 2, secret):
+                name = variables.__name__
+                check(f"{name}, {nodes} nodes",
+                      start_all(program, variables, nodes, per_node, **more),
+                      (expected(name, nodes, per_node), "", 0))
+            output, errors, status = start_all(program, variables, 2, 1)
+            check(f"{name}, without a secret",
+                  (output, errors.count(" need a secret, because anybody "), status), ("", 2, 4))
+        os.chmod(secret["LOCKSTEP_SECRET_FILE"], 0o644)
+        output, errors, status = start_all(program, torchrun, 2, 1, **secret)
+        check("a secret that others can read", (output, errors.count("run chmod 600 "), status),
+              ("", 2, 4))
 
 
 def mpirun_command():
@@ -94,8 +118,9 @@ def real_mpirun(program):
     check("mpirun, wrapped", run("meet", ("sh", "-c", '"$@"; exit $?', "sh")).stdout,
           expected("mpirun", 1, 3))
     address = f"127.0.0.1:{free_port()}"
-    check("mpirun, an address given", run("meet", LOCKSTEP_RENDEZVOUS=address).stdout,
-          expected("mpirun", 1, 3))
+    with tempfile.TemporaryDirectory() as folder:
+        met = run("meet", LOCKSTEP_RENDEZVOUS=address, LOCKSTEP_SECRET_FILE=secret_file(folder))
+    check("mpirun, an address given", met.stdout, expected("mpirun", 1, 3))
     failed = run("throw")
     check("mpirun, a failure", ("rank 1 threw" in failed.stderr, failed.returncode), (True, 4))
 

@@ -79,6 +79,17 @@ class Supervise(unittest.TestCase):
         self.assertEqual(run.output, "lockstep 4 0/4:true 1/4:true 2/4:true 3/4:true\n")
         self.assertEqual(run.errors, "")
 
+    def test_each_run_has_its_own_secret(self):
+        secrets = []
+        for _ in range(2):
+            run = Run("secret", 3)
+            self.assertEqual(run.end(), 0)
+            secret, *others = run.errors.splitlines()
+            self.assertRegex(secret, "^[0-9a-f]{64}$")
+            self.assertEqual(others, [secret, secret])
+            secrets.append(secret)
+        self.assertNotEqual(*secrets)
+
     def test_only_rank_0_reads_and_prints(self):
         run = Run("read", 2, said=0)
         self.assertEqual(run.end(), 0)

@@ -6,6 +6,7 @@
 #include "gpu/launcher/connection.hpp"
 #include "src/core/require.hpp"
 #include "tests/catch.hpp"
+#include "tests/gpu/launcher/raw_line.hpp"
 #include "tests/gpu/processes.hpp"
 
 using namespace lockstep;
@@ -15,7 +16,7 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
-/// Connects like a process of the run, but sends this text; returns the reply.
+/// Sends this text to rank 0, and returns the reply.
 std::string talk(const std::string& address, const std::string& text) {
     const Descriptor socket = connect_to(parse_address(address, "the test's address"),
                                          Clock::now() + std::chrono::seconds(100));
@@ -28,15 +29,8 @@ std::string talk(const std::string& address, const std::string& text) {
     return reply;
 }
 
-constexpr int kVersion = 2;  // of the launcher's protocol
-
-std::string hello(uint64_t version, uint64_t size, uint64_t rank,
-                  const std::string& address) {
-    Hello hello = hello_of(place(0, 2, address));
-    hello.version = version;
-    hello.size = size;
-    hello.rank = rank;
-    const Message message(MessageKind::hello, pack(hello));
+std::string hello_text(const std::string& address) {
+    const Message message(MessageKind::hello, pack(hello_of(place(1, 2, address))));
     return header_bytes(message) + *message.body;
 }
 
@@ -77,11 +71,8 @@ TEST_CASE("A missing rank 0 is reported") {
 TEST_CASE("A process lost during the meeting stops the others") {
     const auto ends = run_processes(2, [address = fresh_address()](int rank) {
         if (rank == 0) return join(0, 3, address)->all_gather("").front();
-        std::string greeting = hello(kVersion, 3, 1, address);
-        const Descriptor socket = connect_to(parse_address(address, ""),
-                                             Clock::now() + std::chrono::seconds(100));
-        if (write(socket.number(), greeting.data(), greeting.size()) < 0) return greeting;
-        sleep_seconds(0.1);
+        RawLine line(address);
+        line.enter(hello_of(place(1, 3, address)));
         return std::string();
     });
     CHECK_THAT(ends[0].said, StartsWith("rank 1, status 1: lockstep: rank 1 was lost"));
@@ -96,7 +87,7 @@ TEST_CASE("Strangers that send rubbish or nothing do not disturb a meeting") {
         }
         std::string told = talk(address, "GET / HTTP/1.1\r\nHost: rank0\r\n\r\n");
         told += talk(address, std::string(5000, '\xff'));
-        told += talk(address, hello(kVersion, 2, 1, address).replace(16, 1, "\xff"));
+        told += talk(address, hello_text(address).replace(16, 1, "\xff"));
         told += talk(address, "");
         return told;
     });
@@ -112,15 +103,15 @@ TEST_CASE("Processes of other runs are rejected with a message") {
             if (number == 1) sleep_seconds(0.6);
             return join(number, 2, address)->all_gather(number ? "b" : "a").at(1);
         }
-        sleep_seconds(0.2);
         std::string told;
-        for (const auto& [version, size, rank, where] :
-             {std::tuple(kVersion, 3, 1, address), std::tuple(kVersion, 2, 0, address),
-              std::tuple(kVersion + 1, 2, 1, address),
-              std::tuple(kVersion, 2, 1, std::string("elsewhere"))})
-            told += talk(address, hello(static_cast<uint64_t>(version),
-                                        static_cast<uint64_t>(size),
-                                        static_cast<uint64_t>(rank), where));
+        const Hello own = hello_of(place(1, 2, address));
+        Hello larger = own, first = own, newer = own;
+        larger.size = 3;
+        first.rank = 0;
+        ++newer.version;
+        const Hello elsewhere = hello_of(place(1, 2, "elsewhere"));
+        for (const Hello& hello : {larger, first, newer, elsewhere})
+            told += RawLine(address).enter(hello);
         return told;
     });
     CHECK(ends[0].said == "b");
@@ -163,4 +154,34 @@ TEST_CASE("An impossible address is refused") {
                     UsageError);  // not an address of this machine
     CHECK_THROWS_AS(join(1, 2, "no such machine:29500", 0.2), UsageError);
     CHECK_THROWS_AS(join(1, 2, "nowhere", 0.2), UsageError);
+    CHECK_THROWS_WITH(join(0, 2, "0.0.0.0:29500", 0.2),
+                      ContainsSubstring("means every address of its machine"));
+    CHECK_THROWS_WITH(join(0, 2, "[::]:29500", 0.2),
+                      ContainsSubstring("means every address of its machine"));
+}
+
+TEST_CASE("Rank 0 listens only at the address that was named") {
+    // A name in capitals is looked up like the name of any machine.
+    for (const char* host : {"127.0.0.1", "LOCALHOST"}) {
+        const Address address = parse_address(fresh_tcp_address(host), "");
+        const Descriptor listener = listen_at(address);
+        const auto at_once = Clock::now();
+        CHECK(connect_to(address, at_once).open());
+        for (const char* other : {"127.0.0.2", "::1"}) {
+            Address elsewhere = address;
+            elsewhere.host = other;
+            CHECK_FALSE(connect_to(elsewhere, at_once).open());
+        }
+    }
+}
+
+TEST_CASE("A name that hides rank 0 from other machines is refused") {
+    Placement spread = place(0, 2, fresh_tcp_address("LOCALHOST"));
+    CHECK(listen_at(meeting_place(spread)).open());
+    spread.local_size = 1;
+    CHECK_THROWS_WITH(
+        Control::join(spread, {0.2}),
+        StartsWith("on rank 0's machine, LOCALHOST is an address that other machines "
+                   "cannot reach") &&
+            ContainsSubstring("LOCKSTEP_RENDEZVOUS"));
 }

@@ -30,6 +30,7 @@ TEST_CASE("The tasks of each machine are counted") {
     CHECK(tasks("4(x2),3", 1) == 4);
     CHECK(tasks("4(x2),3", 2) == 3);
     CHECK(tasks("1,2(x3),12", 4) == 12);
+    CHECK(tasks("1(x5),2(x2147483647)", 5) == 2);
     CHECK_THROWS_WITH(tasks("4(x2),3", 3),
                       "LIST is \"4(x2),3\"; expected more than 3 "
                       "machines, since SLURM_NODEID is 3");
