@@ -235,7 +235,7 @@ namespace {
 
 using os::Clock;
 
-constexpr std::int64_t kLargestFile = 256 << 20;
+constexpr std::int64_t kLargestFile = 64 << 20;
 constexpr std::size_t kMostOutput = 1 << 20;
 
 std::string object_of(const std::string& source) {
@@ -315,7 +315,9 @@ class Build {
         for (const std::string& source : plan_.sources)
             words.push_back(object_of(source));
         words.insert(words.end(), plan_.link.begin(), plan_.link.end());
-        words.insert(words.end(), {"-o", plan_.program});
+        // A source can contain another compiler's result (LTO), from which the linker
+        // would start any number of compilers.
+        words.insert(words.end(), {"-fno-lto", "-o", plan_.program});
         return words;
     }
 
@@ -342,16 +344,21 @@ class Build {
                          .variables = {"LC_ALL=C", "CCACHE_DISABLE=1"}});
     }
 
-    /// Returns what is wrong in the source. If the compiler was killed, runs it once
-    /// more, because the machine may have had no memory at that moment.
+    /// Returns what is wrong in the source. If the compiler was killed or could not
+    /// write, runs it once more, because the machine may have had no memory at that
+    /// moment, or no room for files.
     std::optional<BuildFailure> result(std::unique_ptr<ConfinedProcess> process,
                                        const std::vector<std::string>& words,
                                        const std::string& source) const {
-        if (was_killed(*process)) {
+        if (was_killed(*process) || had_no_room(*process)) {
             process = run(words);
             if (was_killed(*process) && process->wait()->memory_was_short)
                 throw MissingError(
                     "the compiler was killed, since this machine had no memory left");
+            if (had_no_room(*process) && is_full())
+                throw MissingError(
+                    fmt::format("there is no room for the compiler's files in {}",
+                                plan_.folder.parent_path().string()));
         }
         const Ending ending = *process->wait();
         if (ending.succeeded()) return std::nullopt;
@@ -380,6 +387,20 @@ class Build {
                (ending.cause == EndedBy::itself && !ending.succeeded() &&
                 (output.find("Killed signal terminated program") != std::string::npos ||
                  output.find("unable to execute command: Killed") != std::string::npos));
+    }
+
+    /// Returns whether the compiler, or a program that it started, says that it could not
+    /// write a file. A source can let it say that, too.
+    static bool had_no_room(ConfinedProcess& process) {
+        const std::string output = process.output(kMostOutput);
+        return !process.wait()->succeeded() &&
+               output.find("No space left on device") != std::string::npos;
+    }
+
+    bool is_full() const {
+        std::error_code error;
+        const auto space = std::filesystem::space(plan_.folder, error);
+        return !error && space.available < std::uintmax_t{kLargestFile};
     }
 
     /// Returns which limit stopped the compiler or a program that it started; empty if

@@ -1,7 +1,11 @@
 #include "lessons/grader/examiner.hpp"
 
+#include <cerrno>
 #include <exception>
+#include <new>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -34,6 +38,15 @@ ExamLimits usual_limits() {
     for (double* const seconds : {&limits.run.grader_seconds, &limits.rank_seconds})
         *seconds = pace().limit(*seconds, kMostMemory);
     return limits;
+}
+
+SharedUsedSeconds shared_used_seconds() {
+    void* const memory = ::mmap(nullptr, sizeof(UsedSeconds), PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        throw std::system_error(errno, std::generic_category(), "cannot share memory");
+    return {new (memory) UsedSeconds,
+            [](UsedSeconds* used) { ::munmap(used, sizeof *used); }};
 }
 
 Confinement usual_confinement() {
@@ -110,7 +123,7 @@ const TaskResult& Examiner::run(const TaskRun& run) {
             result.trouble = Trouble{Mark::failed, late->second, true};
             return result;
         }
-        if (used_seconds_ > limits_.rank_seconds) {
+        if (used_->computing > limits_.rank_seconds) {
             result.trouble = Trouble{
                 Mark::failed,
                 fmt::format("the runs before have used {:g} s of processor time, more "
@@ -152,8 +165,7 @@ TaskResult Examiner::make(const TaskRun& run) {
         // After the machine's trouble, the other ranks need not run to their ends.
         if (machines_trouble) std::rethrow_exception(machines_trouble);
         try {
-            RankSession session(rank, *processes[index], limits_.run, begun,
-                                idle_seconds_);
+            RankSession session(rank, *processes[index], limits_.run, begun, used_->idle);
             return session.run(run.ranks[index]);
         } catch (const MissingError&) {
             machines_trouble = std::current_exception();
@@ -161,7 +173,7 @@ TaskResult Examiner::make(const TaskRun& run) {
         }
     });
     for (const auto& process : processes)
-        used_seconds_ += process->finish();
+        used_->computing += process->finish();
     return result;
 }
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -60,8 +61,19 @@ struct ExamLimits {
 /// Returns limits that are multiples of what this machine needs now (pace()).
 ExamLimits usual_limits();
 
+/// What all ranks in all runs have used.
+struct UsedSeconds {
+    double computing = 0;  ///< processor time
+    double idle = 0;
+};
+/// In memory that this process and all that it forks share.
+using SharedUsedSeconds = std::unique_ptr<UsedSeconds, void (*)(UsedSeconds*)>;
+SharedUsedSeconds shared_used_seconds();
+
 /// Runs a student's program. Each rank is a confined process, which asks this process for
-/// everything that devices and communicators do. All checks of the simulator are on.
+/// everything that devices and communicators do. All checks of the simulator are on. The
+/// limits hold for all processes together in which one examiner runs the program, so
+/// nobody gains time if a judging process dies.
 class Examiner final : public StudentWork {
   public:
     explicit Examiner(StudentProgram program, const ExamLimits& limits = usual_limits())
@@ -77,8 +89,7 @@ class Examiner final : public StudentWork {
 
     StudentProgram program_;
     ExamLimits limits_;
-    double used_seconds_ = 0;  ///< processor time of all ranks in all runs
-    double idle_seconds_ = 0;  ///< in which all ranks in all runs did nothing
+    SharedUsedSeconds used_ = shared_used_seconds();
     MadeRuns made_;
     std::map<std::string, std::string> late_;  ///< messages about late tasks, by task
 };

@@ -80,7 +80,9 @@ bool SourceFolder::has_one_of(const std::vector<std::string>& names) const {
     return false;
 }
 
-std::vector<SourceFolder> SourceFolder::folders() const {
+std::vector<SourceFolder> SourceFolder::folders_with_one_of(
+    const std::vector<std::string>& names) const {
+    constexpr std::size_t kMost = 2;
     std::vector<SourceFolder> found;
     // The stream closes its descriptor, and has its own place in the folder.
     const int again = ::openat(folder_.number(), ".", kOnce | O_DIRECTORY);
@@ -90,9 +92,11 @@ std::vector<SourceFolder> SourceFolder::folders() const {
     while (const dirent* const entry = ::readdir(stream.get())) {
         const std::string name(entry->d_name);
         if (name == "." || name == "..") continue;
-        os::Descriptor inner(
-            ::openat(folder_.number(), name.c_str(), kOnce | O_DIRECTORY));
-        if (inner.open()) found.push_back(SourceFolder(std::move(inner)));
+        SourceFolder inner(os::Descriptor(
+            ::openat(folder_.number(), name.c_str(), kOnce | O_DIRECTORY)));
+        if (inner.folder_.open() && inner.has_one_of(names))
+            found.push_back(std::move(inner));
+        if (found.size() == kMost) break;
     }
     return found;
 }

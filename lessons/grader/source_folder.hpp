@@ -31,8 +31,9 @@ class SourceFolder {
     File read(const std::string& name, std::uint64_t most_bytes) const;
 
     bool has_one_of(const std::vector<std::string>& names) const;
-    /// Returns the subfolders, without links.
-    std::vector<SourceFolder> folders() const;
+    /// Returns the subfolders that have one of the files, without links; at most two.
+    std::vector<SourceFolder> folders_with_one_of(
+        const std::vector<std::string>& names) const;
 
   private:
     explicit SourceFolder(os::Descriptor folder) : folder_(std::move(folder)) {}

@@ -21,8 +21,7 @@ namespace {
 SourceFolder folder_with(const fs::path& path, const std::vector<std::string>& files) {
     SourceFolder folder(path);
     if (folder.has_one_of(files)) return folder;
-    std::vector<SourceFolder> within = folder.folders();
-    std::erase_if(within, [&](const auto& inner) { return !inner.has_one_of(files); });
+    std::vector<SourceFolder> within = folder.folders_with_one_of(files);
     return within.size() == 1 ? std::move(within.front()) : std::move(folder);
 }
 
@@ -60,7 +59,11 @@ std::string fingerprint_of(const fs::path& submission,
 std::string name_of_submission(const fs::path& path) {
     const fs::path whole = fs::absolute(path).lexically_normal();
     const fs::path last = whole.has_filename() ? whole : whole.parent_path();
-    return (is_archive(path) ? last.stem() : last.filename()).string();
+    const std::string name = (is_archive(path) ? last.stem() : last.filename()).string();
+    constexpr std::size_t kLongest = 200;
+    constexpr std::size_t kDigits = 16;
+    if (name.size() <= kLongest) return name;
+    return name.substr(0, kLongest - kDigits - 1) + "-" + sha256(name).substr(0, kDigits);
 }
 
 Submission::Submission(const fs::path& path, const std::vector<std::string>& files,
@@ -78,7 +81,7 @@ void Submission::unpack(const fs::path& path, const std::vector<std::string>& fi
         return;
     }
     fs::create_directory(scratch);
-    const fs::path file = scratch / name;
+    const fs::path file = scratch / "submission.zip";
     write_text_file(file, *archive.bytes);
     const fs::path unpacked = scratch / "unpacked";
     fs::create_directory(unpacked);

@@ -11,7 +11,8 @@
 
 namespace lockstep::lessons {
 
-/// Returns a submission's name: "ada" for "all/ada/" and for "all/ada.zip".
+/// Returns a submission's name: "ada" for "all/ada/" and for "all/ada.zip". It can be a
+/// part of a file's name: a longer name is cut, and ends with digits made from all of it.
 std::string name_of_submission(const std::filesystem::path& path);
 
 /// Returns 64 digits that change if the submission's files or the version of Lockstep

@@ -133,6 +133,22 @@ class GradeMany(unittest.TestCase):
         self.assertIn("is not there", notes["outside"])
         self.assertIn("ring.hpp is not there", notes["one_lacks"])
 
+    def test_a_name_stops_no_course(self):
+        for name in ("x" * 255, "x" * 254 + "y", 'new\nline, "\u202e=1', ".zip"):
+            self.folder_of(name, self.given)
+        self.zip_of("x" * 250 + "z.zip", self.entries_of(self.solved, ""))
+        self.folder_of("ada", self.solved)
+        done = self.grade()
+        self.assertEqual((done.returncode, done.stderr), (0, ""), self.table())
+        table = self.table()
+        self.assertEqual(len(table), 6)
+        self.assertEqual(sorted(row["earned"] for row in table.values()),
+                         ["0"] * 4 + ["100"] * 2)
+        self.assertEqual(len([name for name in table if name.startswith("x" * 180)]), 3)
+        for name in table:
+            if name.startswith("x"):
+                self.assertTrue(self.report(name)["finished"])
+
     def test_what_cannot_be_is_refused_before_anything_is_graded(self):
         ada = self.folder_of("ada", self.given)
         other = os.path.join(self.folder, "other/ada")

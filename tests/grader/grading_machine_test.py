@@ -57,6 +57,8 @@ class Machine(unittest.TestCase):
         if can_unshare("-m"):
             self.is_no_grade("cannot be run here", "unshare", "-m", "sh", "-c",
                              f'mount -t tmpfs -o noexec none {self.spare} && exec "$@"', "sh")
+            self.is_no_grade("no room for the compiler's files", "unshare", "-m", "sh", "-c",
+                             f'mount -t tmpfs -o size=1m none {self.spare} && exec "$@"', "sh")
 
     @unittest.skipUnless(can_unshare("-Ur"), "no containers here")
     def test_a_container_whose_only_user_is_root_can_grade(self):
@@ -64,23 +66,25 @@ class Machine(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(report["earned"], 100)
 
-    def make_compiler(self, before):
+    def make_compiler(self, before, name="gcc"):
         """Returns a compiler in a folder of its own. It runs the commands `before`, then g++."""
-        compiler = os.path.join(self.folder, "gcc/bin/g++")
+        compiler = os.path.join(self.folder, name, "bin/g++")
         os.makedirs(os.path.dirname(compiler))
         with open(compiler, "w", encoding="utf-8") as file:
             file.write(f'#!/bin/sh\n{before}\nexec g++ "$@"\n')
         os.chmod(compiler, 0o755)
-        for folder, _, _ in os.walk(os.path.join(self.folder, "gcc")):
+        for folder, _, _ in os.walk(os.path.join(self.folder, name)):
             os.chmod(folder, 0o755)
         return compiler
 
-    def test_a_compiler_that_was_killed_runs_once_more(self):
-        killed = "echo 'g++: fatal error: Killed signal terminated program cc1plus'; exit 1"
-        done, report = self.run_grader(
-            CXX=self.make_compiler(f"test -e killed || {{ : > killed; {killed}; }}"))
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertEqual(report["earned"], 100)
+    def test_a_compiler_that_lacked_memory_or_room_runs_once_more(self):
+        for number, error in enumerate(["Killed signal terminated program cc1plus",
+                                        "error writing to a.s: No space left on device"]):
+            compiler = self.make_compiler(f"test -e lacked || {{ : > lacked; echo 'g++: fatal"
+                                          f" error: {error}'; exit 1; }}", f"gcc{number}")
+            done, report = self.run_grader(CXX=compiler)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(report["earned"], 100)
 
     def test_a_report_says_how_to_draw_the_same(self):
         _, first = self.run_grader()

@@ -20,6 +20,7 @@ import unittest
 
 from grade_formats import CHECKS, check
 from hostile_submissions import SECRETS, SUBMISSIONS, begins, tells
+from informed_submissions import INFORMED
 from orphans import adopt_orphans, children_left
 
 PROGRAM, SOURCES = map(os.path.abspath, sys.argv[1:3])
@@ -31,12 +32,11 @@ NOBODY = 65534
 IS_ROOT = os.geteuid() == 0
 
 
-def number_of_returned():
-    """Returns the number with which a rank says that it has returned."""
+def requests():
+    """Returns the names of a rank's requests, by their numbers."""
     with open(os.path.join(ROOT, "lessons/grader/remote/request.hpp"), encoding="utf-8") as file:
         body = re.search(r"enum class RankRequest[^{]*{(.*?)};", file.read(), re.S)[1]
-    names = re.findall(r"^\s*(\w+),?\s*///", body, re.M)
-    return names.index("returned")
+    return re.findall(r"^\s*(\w+),?\s*///", body, re.M)
 
 
 class Place:
@@ -89,7 +89,8 @@ class Place:
         return folder
 
     def filled(self, text):
-        text = text.replace("@RETURNED@", str(number_of_returned()))
+        for number, name in enumerate(requests()):
+            text = text.replace(f"@{name.upper()}@", str(number))
         for name, path in {**self.paths, "OWN": self.secrets["OWN"]}.items():
             text = text.replace(f"@{name}@", path)
         return text
@@ -113,7 +114,7 @@ class Graded:
     def setUp(self):
         if self.user != os.geteuid() and not IS_ROOT:
             self.skipTest("only root can become another user")
-        self.chosen = {name: submission for name, submission in SUBMISSIONS.items()
+        self.chosen = {name: submission for name, submission in {**SUBMISSIONS, **INFORMED}.items()
                        if submission.slow == self.slow}
         folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, folder)

@@ -213,7 +213,7 @@ TEST_CASE("A large array costs the grader nothing", "[grader][build]") {
     REQUIRE(computed);
     const auto written = build("int a[1000000000] = {1};\nint main() {}\n");
     REQUIRE(written);
-    CHECK_THAT(written->message, ContainsSubstring("larger than 256 MiB"));
+    CHECK_THAT(written->message, ContainsSubstring("larger than 64 MiB"));
 }
 
 TEST_CASE("A machine without processor time is not the student's mistake",

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -16,6 +17,7 @@
 #include "lessons/grader/examiner.hpp"
 #include "src/core/require.hpp"
 #include "src/course/task.hpp"
+#include "src/os/child.hpp"
 #include "tests/catch.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -259,6 +261,17 @@ TEST_CASE("All runs together have limits", "[grader]") {
     CHECK_THAT(sleepy.run(run_of("sleeps", 2)).trouble->text,
                ContainsSubstring("for 1 s:"));
     CHECK_THAT(sleepy.run(run_of("naps", 2)).trouble->text,
+               ContainsSubstring("for 1.5 s in all runs"));
+
+    // A judging process that dies does not take its count along.
+    Examiner shared(hostile_program().program(100), {{1000, 1, 1.5}, 1000});
+    const pid_t judging = ::fork();
+    if (judging == 0) {
+        (void)shared.run(run_of("sleeps", 2));
+        ::_exit(0);
+    }
+    REQUIRE(os::wait_for(judging) == 0);
+    CHECK_THAT(shared.run(run_of("naps", 2)).trouble->text,
                ContainsSubstring("for 1.5 s in all runs"));
 
     Examiner examiner(hostile_program().program(100), {{1000, 1000, 1000}, 1.5});
