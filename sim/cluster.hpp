@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -47,6 +48,8 @@ struct ClusterOptions {
     /// the environment is reported by that run.
     std::optional<CheckLevel> check;
     DeviceFactory device_factory;  ///< if none, CpuDevice
+    /// Limits of memory in bytes for some ranks' devices, instead of the spec's.
+    std::map<int, std::int64_t> memory_of_rank{};
     /// Optional: the program of one device with the same data. Under CheckLevel::full
     /// this program runs first, on one virtual device. Then each tensor that ranks keep
     /// is compared with the program's tensor of that name. A shard, kept with its Part,

@@ -35,6 +35,15 @@ VirtualDevice::VirtualDevice(Engine& engine, int rank, const ClusterOptions& opt
       ledger_(options.spec.host.memory_bytes),
       memory_(options.numbers ? &engine.host_memory() : nullptr) {}
 
+namespace {
+
+std::int64_t capacity_of(int rank, const ClusterOptions& options) {
+    const auto own = options.memory_of_rank.find(rank);
+    return own == options.memory_of_rank.end() ? options.spec.memory_bytes : own->second;
+}
+
+}  // namespace
+
 VirtualDevice::VirtualDevice(Engine& engine, int rank, const ClusterOptions& options,
                              Scheduler& scheduler, Trace& trace, const Watchers& check,
                              VirtualDevice& host)
@@ -47,7 +56,7 @@ VirtualDevice::VirtualDevice(Engine& engine, int rank, const ClusterOptions& opt
       trace_(trace),
       check_(check),
       numbers_(options.numbers),
-      ledger_(options.spec.memory_bytes),
+      ledger_(capacity_of(rank, options)),
       memory_(options.numbers && !options.device_factory ? &engine.host_memory()
                                                          : nullptr) {}
 

@@ -113,6 +113,19 @@ void judge_parameters(Judge& judge, const TaskRun& run) {
     judge.as_right(run, asked);
 }
 
+void judge_own_rows(Judge& judge, const TaskRun& run) {
+    judge.figure_as_right(
+        run, fmt::format("{}: {}: computed by all ranks", judge.exercise(), run.name),
+        kFlops.unit,
+        [](const RunReport& report) {
+            std::int64_t flops = 0;
+            for (const RankReport& rank : report.ranks)
+                flops += rank.flops;
+            return flops;
+        },
+        {50, 110}, "each rank computes its own rows, and no row is computed twice");
+}
+
 TaskRun run_on_rows(const Judge& judge, const MicroBatchCase& one,
                     std::vector<RankTask> given) {
     std::int64_t batch_rows = 0;

@@ -48,6 +48,10 @@ TaskRun run_on_network(const Judge& judge, const MicroBatchCase& one, RankTask g
 /// same on every rank. Otherwise judges the gradients.
 void judge_parameters(Judge& judge, const TaskRun& run);
 
+/// Judges whether ranks compute only their own rows: all ranks together compute no more
+/// than half as much again as the reference.
+void judge_own_rows(Judge& judge, const TaskRun& run);
+
 /// Returns the run of a task on the case's ranks. Drawn rows are added to each rank's
 /// inputs: "x" and "targets" of all its micro-batches, which given_batches() splits.
 TaskRun run_on_rows(const Judge& judge, const MicroBatchCase& one,

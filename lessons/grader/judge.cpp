@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,8 +25,11 @@ std::string figure_text(std::int64_t value, const std::string& unit) {
                                 : fmt::format("{} {}", value, unit);
 }
 
+constexpr std::int64_t kNoBound = std::numeric_limits<std::int64_t>::max();
+
 std::string range_text(std::int64_t low, std::int64_t high, const std::string& unit) {
     if (low == high) return figure_text(low, unit);
+    if (high == kNoBound) return "at least " + figure_text(low, unit);
     if (low <= 0) return "at most " + figure_text(high, unit);
     if (unit == kPicoseconds)
         return fmt::format("{} to {}", time_text(low), figure_text(high, unit));
@@ -143,12 +148,15 @@ void Judge::same(const std::string& what, const HostTensor& got,
 
 void Judge::figure(const std::string& name, const std::string& unit,
                    std::int64_t expected, std::int64_t measured, Allowed allowed,
-                   const std::string& less) {
+                   const Advice& advice) {
     const std::int64_t low = expected - (expected * allowed.percent_less + 99) / 100;
-    const std::int64_t high = expected + (expected * allowed.percent_more + 99) / 100;
+    const std::int64_t high =
+        allowed.percent_more == kAnyMore
+            ? kNoBound
+            : expected + (expected * allowed.percent_more + 99) / 100;
     ask(measured >= low && measured <= high,
         fmt::format("{}: {}", name, range_text(low, high, unit)),
-        figure_text(measured, unit), measured > high ? less : "");
+        figure_text(measured, unit), measured > high ? advice.less : advice.more);
 }
 
 namespace {
@@ -254,10 +262,10 @@ std::string Judge::cause_of(const TaskRun& run, const std::string& name,
 void Judge::figure_as_right(const TaskRun& run, const std::string& name,
                             const std::string& unit,
                             const std::function<std::int64_t(const RunReport&)>& measure,
-                            Allowed allowed, const std::string& less) {
+                            Allowed allowed, const Advice& advice) {
     const RunReport& report = this->run(run).report;
     try {
-        figure(name, unit, measure(right(run).report), measure(report), allowed, less);
+        figure(name, unit, measure(right(run).report), measure(report), allowed, advice);
     } catch (No& no) {
         if (no.said.empty() && explains_)
             no.explain(mistake(run, [&](const TaskResult& mistaken) {
@@ -288,12 +296,47 @@ void Judge::figures_as_right(const TaskRun& run, const std::string& exercise,
                              const std::vector<AskedFigure>& figures) {
     for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
         for (const AskedFigure& asked : figures)
-            figure_as_right(
-                run, of_rank(run, exercise, rank, asked.figure.name), asked.figure.unit,
-                [&](const RunReport& report) {
-                    return asked.figure.value(report.ranks[rank]);
-                },
-                asked.allowed, asked.less);
+            rank_as_right(run, exercise, rank, asked);
+}
+
+void Judge::rank_as_right(const TaskRun& run, const std::string& exercise,
+                          std::size_t rank, const AskedFigure& asked) {
+    const auto value = [&](const RunReport& report) {
+        return asked.figure.value(report.ranks[rank]);
+    };
+    try {
+        figure_as_right(run, of_rank(run, exercise, rank, asked.figure.name),
+                        asked.figure.unit, value, asked.allowed,
+                        {asked.less, asked.more});
+    } catch (No& no) {
+        const bool is_memory = asked.figure.unit == std::string_view(kPeak.unit);
+        if (is_memory && explains_ &&
+            value(this->run(run).report) > value(right(run).report)) {
+            const std::string held = held_at_peak(run, rank);
+            no.said =
+                no.said.empty() || held.empty() ? held + no.said : held + ". " + no.said;
+        }
+        throw;
+    }
+}
+
+/// Runs the task once more, and gives the rank too little memory for its peak: then the
+/// simulator says what fills the device.
+std::string Judge::held_at_peak(const TaskRun& run, std::size_t rank) const {
+    constexpr std::size_t kShown = 3;
+    const std::int64_t peak = work_.run(run).report.ranks[rank].memory.peak;
+    TaskRun smaller = run;
+    smaller.name += fmt::format(", rank {} in less memory than its peak", rank);
+    smaller.memory_of_rank[static_cast<int>(rank)] = peak - 1;
+    const TaskResult& result = work_.run(smaller);
+    if (!result.trouble || result.trouble->held.empty()) return "";
+    const std::vector<std::string>& held = result.trouble->held;
+    return fmt::format("of the {} bytes at the peak, most are {}{}", peak,
+                       fmt::join(held.begin(),
+                                 held.begin() + static_cast<std::ptrdiff_t>(
+                                                    std::min(held.size(), kShown)),
+                                 "; "),
+                       held.size() > kShown ? "; and others" : "");
 }
 
 void Judge::traffic_as_right(const TaskRun& run, const std::string& exercise,
@@ -317,10 +360,27 @@ void Judge::verbs_as_right(const TaskRun& run, const std::string& exercise) {
 }
 
 void Judge::time_as_right(const TaskRun& run, const std::string& exercise,
-                          Allowed allowed, const std::string& less) {
+                          Allowed allowed, const Advice& advice) {
     figure_as_right(
         run, fmt::format("{}: {}: time", exercise, run.name), kPicoseconds,
-        [](const RunReport& report) { return report.makespan(); }, allowed, less);
+        [](const RunReport& report) { return report.makespan(); }, allowed, advice);
+}
+
+void Judge::moved_as_right(const TaskRun& run, const std::string& exercise,
+                           const std::string& operation, Allowed allowed,
+                           const Advice& advice) {
+    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
+        figure_as_right(
+            run, of_rank(run, exercise, rank, "read and written by " + operation),
+            "bytes",
+            [&](const RunReport& report) {
+                std::int64_t bytes = 0;
+                for (const TraceEvent& event : report.trace)
+                    if (event.rank == static_cast<int>(rank) && event.name == operation)
+                        bytes += event.bytes;
+                return bytes;
+            },
+            allowed, advice);
 }
 
 void Judge::needs(const std::string& id,
@@ -331,6 +391,10 @@ void Judge::needs(const std::string& id,
         before(asking);
     } catch (const No& no) {
         if (no.mark == Mark::not_written) throw;
+        if (passes(id)) {
+            Judge explaining = *this;
+            before(explaining);
+        }
         throw No{no.mark, fmt::format("criterion {} must be met first", id), "", ""};
     }
 }
@@ -344,6 +408,8 @@ bool Judge::meets(const std::function<void(Judge&)>& asked) const {
     } catch (const No&) {
         return false;
     } catch (const UsageError&) {
+        return false;
+    } catch (const FaultError&) {
         return false;
     }
 }
@@ -461,10 +527,11 @@ const Criterion& criterion_of(const Assignment& assignment, const std::string& i
     return *found;
 }
 
-void ask(const Assignment& assignment, const Criterion& criterion, Judge& judge) {
+void judge_criterion(const Assignment& assignment, const Criterion& criterion,
+                     Judge& judge) {
     const auto need = [&](const std::string& id) {
         judge.needs(id, [&](Judge& asking) {
-            ask(assignment, criterion_of(assignment, id), asking);
+            judge_criterion(assignment, criterion_of(assignment, id), asking);
         });
     };
     for (const std::string& id : criterion.needs)
@@ -482,9 +549,21 @@ void ask(const Assignment& assignment, const Criterion& criterion, Judge& judge)
 
 }  // namespace
 
+bool Judge::passes(const std::string& id) const {
+    if (assignment_ == nullptr) return false;
+    const auto found = std::ranges::find(assignment_->criteria, id, &Criterion::id);
+    if (found == assignment_->criteria.end()) return false;
+    return meets([&](Judge& asking) {
+        asking.assignment_ =
+            nullptr;  // the criterion may need the one that is judged now
+        judge_criterion(*assignment_, *found, asking);
+    });
+}
+
 Judgement judgement_of(const Assignment& assignment, std::size_t index, Judge judge) {
+    judge.set_assignment(assignment);
     try {
-        ask(assignment, assignment.criteria[index], judge);
+        judge_criterion(assignment, assignment.criteria[index], judge);
         return {Mark::passed, judge.asked(), judge.measured(), ""};
     } catch (const Judge::No& no) {
         return {no.mark, no.asked, no.measured, no.said};

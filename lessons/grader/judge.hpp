@@ -26,6 +26,18 @@ struct Allowed {
     int percent_less = 0;
     int percent_more = 0;
 };
+/// As Allowed::percent_more: the figure may be as high as it likes.
+inline constexpr int kAnyMore = -1;
+
+/// What to do about a figure that is too high, and about one that is too low.
+struct Advice {
+    Advice(const char* if_high = "", const char* if_low = "")
+        : less(if_high), more(if_low) {}
+    Advice(std::string if_high) : less(std::move(if_high)) {}
+
+    std::string less;
+    std::string more;
+};
 
 /// The unit of virtual time; times are shown in a suitable unit.
 inline constexpr const char* kPicoseconds = "ps";
@@ -42,13 +54,16 @@ inline constexpr RankFigure kSent{
     "sent", "bytes", [](const RankReport& rank) { return rank.bytes_sent(); }};
 inline constexpr RankFigure kPeak{
     "peak", "bytes of memory", [](const RankReport& rank) { return rank.memory.peak; }};
+inline constexpr RankFigure kFlops{"computed", "flops",
+                                   [](const RankReport& rank) { return rank.flops; }};
 
 /// A figure to compare on each rank, and its allowed distance from the reference's
-/// figure. `less` is advice for a figure that is too high.
+/// figure. `less` and `more` are as in Advice.
 struct AskedFigure {
     RankFigure figure;
     Allowed allowed{};
     const char* less = "";
+    const char* more = "";
 };
 
 /// How the values that a run leaves are compared with the reference's values.
@@ -73,7 +88,9 @@ class Judge {
   public:
     Judge(StudentWork& work, const GradingSide& own) : work_(work), own_(own) {}
 
-    /// Sets the id of the criterion that is judged now. Criteria must not call this.
+    /// Sets the assignment, and the id of the criterion that is judged now. Criteria must
+    /// not call these functions. The assignment must outlive this.
+    void set_assignment(const Assignment& assignment) { assignment_ = &assignment; }
     void set_criterion(const std::string& id) { criterion_ = id; }
     /// Returns the exercise of the criterion that is judged: "a1.2".
     std::string exercise() const { return criterion_.substr(0, criterion_.find('-')); }
@@ -122,11 +139,9 @@ class Judge {
                      DType dtype = DType::f64);
 
     /// Checks that `measured` is within the allowed distance of `expected`, a formula's
-    /// result. `less` is the advice if `measured` is too high. The unit of a time is
-    /// kPicoseconds.
+    /// result. The unit of a time is kPicoseconds.
     void figure(const std::string& name, const std::string& unit, std::int64_t expected,
-                std::int64_t measured, Allowed allowed = {},
-                const std::string& less = "");
+                std::int64_t measured, Allowed allowed = {}, const Advice& advice = {});
     /// Returns the result of the reference's run.
     const TaskResult& right(const TaskRun& run) const { return own_.answers->right(run); }
     /// Checks that a run left the same values as the reference's run. Throws GradingError
@@ -135,29 +150,35 @@ class Judge {
     /// Checks that no rank has changed its input tensors, which the task must leave under
     /// their names.
     void given_as_before(const TaskRun& run);
-    /// Checks that a run's figure is within the allowed distance of the reference's. The
-    /// advice is `less` if the figure is too high; otherwise it is the sentence of a
-    /// mistake with the same costs.
+    /// Checks that a run's figure is within the allowed distance of the reference's. If
+    /// there is no advice, the report has the sentence of a mistake with the same costs.
     void figure_as_right(const TaskRun& run, const std::string& name,
                          const std::string& unit,
                          const std::function<std::int64_t(const RunReport&)>& measure,
-                         Allowed allowed = {}, const std::string& less = "");
+                         Allowed allowed = {}, const Advice& advice = {});
     // Check in the same way: figures of each rank; each rank's messages and bytes; each
     // rank's bytes by verb; the time of all ranks. `exercise` is "a1.2".
+    // If a rank holds too many bytes of memory, the report says which lines made what the
+    // rank holds at its peak.
     void figures_as_right(const TaskRun& run, const std::string& exercise,
                           const std::vector<AskedFigure>& figures);
     void traffic_as_right(const TaskRun& run, const std::string& exercise,
                           Allowed allowed = {});
     void verbs_as_right(const TaskRun& run, const std::string& exercise);
     void time_as_right(const TaskRun& run, const std::string& exercise, Allowed allowed,
-                       const std::string& less = "");
+                       const Advice& advice = {});
+    // The bytes that each rank's operations of a name (ops::AdamW::kName) read and write.
+    void moved_as_right(const TaskRun& run, const std::string& exercise,
+                        const std::string& operation, Allowed allowed,
+                        const Advice& advice = {});
     /// Returns the sentence of the first mistake whose run `fits`; empty if none does.
     std::string mistake(const TaskRun& run,
                         const std::function<bool(const TaskResult&)>& fits) const {
         return own_.answers->mistake(run, criterion_, fits);
     }
-    /// Makes the checks of another criterion, which must pass first. If they fail, the
-    /// report only names that criterion and does not repeat its checks.
+    /// Makes checks of another criterion, which must pass first. If they fail and that
+    /// criterion fails, too, the report only names it and does not repeat its checks. If
+    /// that criterion passes in its own runs, the report says what is wrong here.
     void needs(const std::string& id, const std::function<void(Judge&)>& before) const;
     /// Returns whether all checks in `asked` pass.
     bool meets(const std::function<void(Judge&)>& asked) const;
@@ -192,6 +213,13 @@ class Judge {
     std::string measured() const;
 
   private:
+    void rank_as_right(const TaskRun& run, const std::string& exercise, std::size_t rank,
+                       const AskedFigure& asked);
+    /// Returns whether a criterion passes in its own runs.
+    bool passes(const std::string& id) const;
+    /// Returns a sentence about what fills the rank's memory at its peak; empty if
+    /// another run of the task does not show it.
+    std::string held_at_peak(const TaskRun& run, std::size_t rank) const;
     /// Checks that all messages are sent by send and recv; `name` names the case.
     void by_send_and_recv(const std::string& name, const RunReport& report);
     void tensor_as_right(const TaskRun& run, const std::string& name,
@@ -204,8 +232,9 @@ class Judge {
     StudentWork& work_;
     GradingSide own_;
     std::shared_ptr<Answers> others_;  ///< replaces the grading side's answers
-    std::string criterion_;            ///< id of the criterion that is judged
-    bool explains_ = true;             ///< looks for the mistake behind a failed check
+    const Assignment* assignment_ = nullptr;
+    std::string criterion_;  ///< id of the criterion that is judged
+    bool explains_ = true;   ///< looks for the mistake behind a failed check
     std::vector<std::string> asked_;
     std::vector<std::string> measured_;
 };

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/core/require.hpp"
+#include "src/device/ledger.hpp"
 #include "src/run/diagnosis.hpp"
 
 namespace lockstep::lessons {
@@ -24,6 +25,8 @@ void take_exception(TaskResult& result) {
     } catch (const FaultError& fault) {
         result.trouble = {Mark::failed, fault.diagnosis().text(kDiagnosisColumns), false};
         if (fault.report()) result.report = *fault.report();
+        const auto* full = dynamic_cast<const OutOfMemoryError*>(&fault);
+        if (full != nullptr) result.trouble->held = full->held();
     } catch (const UsageError& error) {
         result.trouble = {Mark::failed, error.what(), false};
     }
@@ -80,6 +83,7 @@ TaskResult make_run(const TaskRun& run, sim::CheckLevel check,
     options.workers = 1;  // not one per core, because each thread needs memory
     options.check = check;
     options.trace = true;
+    options.memory_of_rank = run.memory_of_rank;
     const auto cluster = sim::make_cluster(options);
     TaskResult result;
     result.ranks.resize(run.ranks.size());

@@ -89,6 +89,8 @@ struct TaskRun {
     /// If false, computes only shapes; times, bytes and memory stay the same. So a run
     /// can have sizes that no grader could compute. The run then leaves tensors of NaN.
     bool numbers = true;
+    /// As ClusterOptions::memory_of_rank. Runs that differ in it need different names.
+    std::map<int, std::int64_t> memory_of_rank{};
 };
 
 /// The width of a diagnosis in a report, without the report's indentation.
@@ -99,6 +101,8 @@ struct Trouble {
     Mark mark = Mark::failed;
     std::string text;
     bool out_of_time = false;
+    /// If a device was full: what filled it, by line (OutOfMemoryError::held).
+    std::vector<std::string> held{};
 };
 
 struct TaskResult {

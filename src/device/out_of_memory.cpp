@@ -252,7 +252,12 @@ OutOfMemoryError full(const Device& device, const Storage* wanted, std::int64_t 
     }
     add_holdings(diagnosis.details, holdings_of(live, /*by_name=*/true));
     add_growth(diagnosis.details, live);
-    return OutOfMemoryError(std::move(diagnosis));
+    std::vector<const Storage*> all = live;
+    if (wanted != nullptr) all.push_back(wanted);
+    std::vector<std::string> held;
+    for (const Holding& holding : holdings_of(all, /*by_name=*/false))
+        held.push_back(text_of(holding));
+    return {std::move(diagnosis), std::move(held)};
 }
 
 }  // namespace

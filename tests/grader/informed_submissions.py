@@ -297,13 +297,13 @@ IN_FILES = {
 RING = ("const int n = rank.size(); if (n == 1) return;"
         "const int before = (rank.index() + n - 1) % n; const int next = (rank.index() + 1) % n;")
 CHEATS = {
-    "gathers all, and adds up": costs(30, instead(
+    "gathers all, and adds up": costs(65, instead(
         RING + "const Tensor own = chunk_of(buffer, n, rank.index());"
         "const auto room = [&] { return rank.device().empty(buffer.shape(), buffer.dtype()); };"
         "Tensor last = room(), coming = room(); rank.device().copy(last, buffer);"
         "for (int step = 1; step < n; ++step) { exchange(rank, last, coming);"
         " rank.device().add(own, chunk_of(coming, n, rank.index())); std::swap(last, coming); }",
-        SIGNATURES[0]), "a1.1: 4 ranks, .* rank 0: sent"),
+        SIGNATURES[0]), "not the whole buffer"),
     "sends to all at once": costs(30, instead(
         RING + "auto group = rank.world().group(); for (int i = 0; i < n; ++i)"
         " if (i != rank.index()) group.send(chunk_of(buffer, n, rank.index()), i)"

@@ -106,6 +106,65 @@ TEST_CASE("a known mistake that costs the same explains a student's cost", "[jud
     CHECK(other.judgement(0).said.empty());
 }
 
+TEST_CASE("a rank that holds too much is told what fills its memory", "[judge]") {
+    const auto holding = [](std::int64_t elements) {
+        return Tasks{{"leave", [=](Rank& rank, const TaskInputs&, TaskOutputs& out) {
+                          Device& device = rank.device();
+                          out.tensors["values"] = device.zeros({4}, DType::f64);
+                          const MemoryScope scope(device, MemoryCategory::gradients);
+                          if (rank.index() == 1) device.zeros({elements}, DType::f64);
+                      }}};
+    };
+    TaskRun run{"two ranks", {2, RankTask{"leave", {}, {}}}};
+    const auto said_of = [&](std::int64_t elements) {
+        Grading grading(holding(elements), {solution("", holding(100))});
+        grading.ask("a1", [&](Judge& judge) {
+            judge.figures_as_right(run, "a1", {{kPeak, {0, 10}, "free it"}});
+        });
+        return grading.judgement(0).said;
+    };
+    CHECK(said_of(100).empty());
+    const std::string said = said_of(1000);
+    INFO(said);
+    CHECK(
+        said.starts_with("of the 8032 bytes at the peak, most are 7.81 KiB in 1 tensor "
+                         "of gradients made at "));
+    CHECK(said.find("test_judge.cpp:") != std::string::npos);
+    CHECK(said.ends_with(". free it"));
+    // A program that holds too little has another mistake.
+    CHECK(said_of(10).empty());
+}
+
+TEST_CASE("a figure that is too low gets other advice than one that is too high",
+          "[judge]") {
+    const auto judgement = [](int products, Allowed allowed) {
+        Grading grading(leaving({1}, products), {solution("", leaving({1}, 2))});
+        grading.ask("a1", [=](Judge& judge) {
+            judge.figures_as_right(one_rank(), "a1",
+                                   {{kFlops, allowed, "do less", "do more"}});
+        });
+        return grading.judgement(0);
+    };
+    CHECK(judgement(3, {}).said == "do less");
+    CHECK(judgement(1, {}).said == "do more");
+    CHECK(judgement(3, {0, kAnyMore}).mark == Mark::passed);
+    CHECK(judgement(1, {0, kAnyMore}).asked ==
+          "a1: one rank: rank 0: computed: at least 2048 flops");
+}
+
+TEST_CASE("the bytes of a rank's operations are judged by the operations' name",
+          "[judge]") {
+    const auto passes = [](int products) {
+        Grading grading(leaving({1}, products), {solution("", leaving({1}, 2))});
+        grading.ask("a1", [](Judge& judge) {
+            judge.moved_as_right(one_rank(), "a1", "matmul", {0, 0});
+        });
+        return grading.judgement(0).mark == Mark::passed;
+    };
+    CHECK(passes(2));
+    CHECK_FALSE(passes(1));
+}
+
 TEST_CASE("a grading that errs fails no student", "[judge]") {
     const Tasks throws{{"leave", [](Rank&, const TaskInputs&, TaskOutputs&) {
                             throw UsageError("not so");
@@ -158,6 +217,28 @@ TEST_CASE("a mistake is reported once, at the first criterion that finds it", "[
     wrong.criteria[1].needs.clear();
     wrong.criteria[1].after = {"a1"};
     CHECK(wrong.judgement(1).asked == "criterion a1 must be met first");
+
+    // If the criterion that is needed passes in its own runs, the report says what is
+    // wrong in this run.
+    const Tasks twice_elsewhere{
+        {"leave", [](Rank& rank, const TaskInputs& in, TaskOutputs& out) {
+             const double value = in.numbers.contains("elsewhere") ? 2 : 1;
+             out.tensors["values"] =
+                 rank.device().upload(HostTensor::of<double>({1}, {value}));
+         }}};
+    Grading elsewhere(twice_elsewhere, known);
+    elsewhere.ask("a1-values", ask_values);
+    elsewhere.ask("a1-bytes", [](Judge& judge) {
+        TaskRun run = one_rank("another run");
+        run.ranks[0].numbers["elsewhere"] = 1;
+        judge.needs_values(run,
+                           [](Judge& asking, const TaskRun& of) { asking.as_right(of); });
+    });
+    CHECK(elsewhere.judgement(0).mark == Mark::passed);
+    CHECK(elsewhere.judgement(1).mark == Mark::failed);
+    CHECK(elsewhere.judgement(1).asked ==
+          "another run: rank 0: values: 1 as element 0, to 1e-10");
+    CHECK(elsewhere.judgement(1).said == "that is twice");
 
     // If the earlier criterion passes, the later criterion reports its own failure.
     Grading right(leaving({1}, 2), known);

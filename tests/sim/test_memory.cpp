@@ -58,6 +58,26 @@ TEST_CASE("F30: activations kept for each micro-batch", "[sim][errors]") {
     says(found, "ranks 0, 2: 40 B, 40 B at the peak");
 }
 
+TEST_CASE("F30: one rank has less memory than the others", "[sim][errors]") {
+    sim::ClusterOptions options = options_of(all_worlds().front(), 3);
+    options.spec.memory_bytes = 10'000;
+    options.memory_of_rank[2] = 500;
+    try {
+        sim::make_cluster(options)->run([](Rank& rank) {
+            const Tensor first = rank.device().zeros({100}, DType::f32);
+            const MemoryScope scope(rank.device(), MemoryCategory::gradients);
+            rank.device().zeros({50}, DType::f32);
+        });
+        FAIL("it fitted");
+    } catch (const OutOfMemoryError& error) {
+        says(error.diagnosis(), "rank 2 is out of memory: 200 B more for gradients");
+        // What was wanted is listed, too.
+        REQUIRE(error.held().size() == 2);
+        CHECK(error.held()[0].starts_with("400 B in 1 tensor of activations made at "));
+        CHECK(error.held()[1].starts_with("200 B in 1 tensor of gradients made at "));
+    }
+}
+
 TEST_CASE("F30: a leak that grows with each step", "[sim][errors]") {
     const Diagnosis found = full_with(10'000, 2, [](Rank& rank) {
         std::vector<Tensor> leaked;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "lessons/assignments/micro_batches.hpp"
 #include "lessons/assignments/suspects.hpp"
 #include "lessons/grader/judge.hpp"
+#include "src/device/operations/activation.hpp"
 
 namespace lockstep::lessons {
 
@@ -151,9 +153,40 @@ void judge_gradient(Judge& judge, const TaskRun& run) {
     judge_loss(judge, run);
 }
 
+void judge_batch_gradient(Judge& judge, const TaskRun& run) {
+    judge_gradient(judge, run);
+    judge_own_rows(judge, run);
+}
+
+void judge_training(Judge& judge, const TaskRun& run) {
+    judge_parameters(judge, run);
+    judge_own_rows(judge, run);
+}
+
 void judge_shard_gradient(Judge& judge, const TaskRun& run) {
     judge_gradient(judge, run);
     judge.figures_as_right(run, "a2.1", {{kMessages}});
+}
+
+/// Judges how many micro-batches a rank makes: smaller ones would need less memory than
+/// is asked for, and take longer. The network has one tanh, which counts its forwards.
+void ask_micro_batches(Judge& judge, const TaskRun& run, const std::string& exercise) {
+    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
+        judge.figure_as_right(
+            run, fmt::format("{}: {}: rank {}: micro-batches", exercise, run.name, rank),
+            "forward passes",
+            [&](const RunReport& report) {
+                return std::ranges::count_if(report.trace, [&](const TraceEvent& event) {
+                    return event.rank == static_cast<int>(rank) &&
+                           event.name == ops::Tanh::kName;
+                });
+            },
+            {}, "as few micro-batches as it takes, of at most most_rows rows");
+}
+
+void judge_rests(Judge& judge, const TaskRun& run) {
+    judge_shard_gradient(judge, run);
+    ask_micro_batches(judge, run, "a2.1");
 }
 
 /// The buffer has at least 64 elements, and may have a few more than needed. The chunks
@@ -177,6 +210,7 @@ std::function<void(Judge&)> memory_of(const std::string& exercise, const char* t
         judge.needs(exercise + "-values",
                     [&](Judge& asking) { judge_parameters(asking, run); });
         judge.figures_as_right(run, exercise, {{kPeak, {100, 50}}});
+        if (run.ranks.front().task != "train") ask_micro_batches(judge, run, exercise);
     });
 }
 
@@ -200,7 +234,7 @@ std::vector<Criterion> criteria() {
          "accumulate", each_run({whole_runs}, "shard_gradient", judge_shard_gradient)},
         {"a2.1-rests",
          "all rows have the same weight, also those of a smaller last micro-batch", 10,
-         "accumulate", each_run({odd_runs}, "shard_gradient", judge_shard_gradient),
+         "accumulate", each_run({odd_runs}, "shard_gradient", judge_rests),
          /*needs=*/{}, /*after=*/{"a2.1-values"}},
         {"a2.1-before",
          "shard_gradient does not add to the gradients from before the call", 10,
@@ -211,12 +245,12 @@ std::vector<Criterion> criteria() {
          "measure", memory_of("a2.1", "shard_gradient")},
         {"a2.2-values",
          "batch_gradient leaves every rank the gradient of the mean over all rows", 15,
-         "average", each_run({whole_runs}, "batch_gradient", judge_gradient),
+         "average", each_run({whole_runs}, "batch_gradient", judge_batch_gradient),
          /*needs=*/{}, /*after=*/{"a2.1-values"}},
         {"a2.2-bytes", "batch_gradient is one all-reduce of the gradients and the loss",
          15, "ring", bytes_of_runs("batch_gradient")},
         {"a2.3-values", "train ends with one device's parameters on every rank", 5,
-         "distribute", each_run({whole_runs, odd_runs}, "train", judge_parameters),
+         "distribute", each_run({whole_runs, odd_runs}, "train", judge_training),
          /*needs=*/{}, gradients},
         {"a2.3-losses", "train gives the mean loss over all rows before each step", 5,
          "average", each_run({whole_runs, odd_runs}, "train", judge_loss),

@@ -95,6 +95,12 @@ std::vector<TaskRun> timed_run(const Judge& judge, const std::string& task) {
 
 // Questions about a run.
 
+/// Judges gradients or parameters, and whether each rank computes its own rows.
+void judge_sums(Judge& judge, const TaskRun& run) {
+    judge_parameters(judge, run);
+    judge_own_rows(judge, run);
+}
+
 /// Returns how many elements each bucket of a rank has.
 std::vector<std::int64_t> bucket_sizes(const RankResult& left) {
     std::vector<std::int64_t> sizes;
@@ -227,9 +233,9 @@ std::vector<Criterion> criteria() {
              "buckets", each_run({accumulated_run}, gradient, judge_parameters)},
             {"a7.2-values",
              "batch_gradient leaves every rank the gradient of the mean over all rows", 6,
-             "buckets", each_run({single_runs}, gradient, judge_parameters)},
+             "buckets", each_run({single_runs}, gradient, judge_sums)},
             {"a7.2-ranks", "ranks may have more or fewer micro-batches, or none", 4,
-             "buckets", each_run({several_runs}, gradient, judge_parameters),
+             "buckets", each_run({several_runs}, gradient, judge_sums),
              /*needs=*/{}, /*after=*/{"a7.2-accumulation", "a7.2-values"}},
             {"a7.2-loss", "the ranks' parts of the loss add up to its mean", 5, "buckets",
              each_run(busy, gradient, judge_loss),
@@ -237,11 +243,11 @@ std::vector<Criterion> criteria() {
             {"a7.2-bytes", "batch_gradient: one all-reduce per bucket", 12, "buckets",
              judge_batch_bytes},
             {"a7.2-memory", "batch_gradient holds the gradients once", 5, "buckets",
-             each_run({heavy_run}, gradient, judge_memory)},
+             each_run({heavy_run, timed_run}, gradient, judge_memory)},
             {"a7.2-time", "buckets are all-reduced during backward", 20, "buckets",
              each_run({timed_run}, gradient, judge_time)},
             {"a7.3-values", "train ends with one device's parameters on every rank", 3,
-             "buckets", each_run(all, "train", judge_parameters),
+             "buckets", each_run(all, "train", judge_sums),
              /*needs=*/{}, /*after=*/{"a7.2-accumulation", "a7.2-values", "a7.2-ranks"}},
             {"a7.3-losses", "the ranks' parts of each step's loss add up to its mean", 3,
              "buckets", each_run(all, "train", judge_loss), /*needs=*/{"a7.3-values"},

@@ -26,6 +26,8 @@ struct RunFigure {
 };
 constexpr RunFigure kAllBytes{"all ranks sent", "bytes", &RunReport::bytes_sent};
 constexpr RunFigure kAllMessages{"all ranks sent", "messages", &RunReport::messages_sent};
+/// The devices' work. Programs that may read values on the host do not compute there.
+constexpr AskedFigure kWork{kFlops, {50, kAnyMore}, "", "devices compute, not the host"};
 constexpr RunFigure kTime{"time", kPicoseconds, &RunReport::makespan};
 
 /// Bounds of drawn numbers: the ranks of a run, and one more number, which counts steps,
@@ -62,7 +64,7 @@ const std::vector<Broken>& all_broken() {
          {{4, 4, 5, 6}, {3, 3, 5, 6}, {1, 1, 2, 2}, {5, 7, 5, 5}},
          2,
          {{kAllBytes, {21, 4}}},
-         {{kSent, {100, 10}}, {kMessages, {100, 50}}}},
+         {{kSent, {100, 10}}, {kMessages, {100, 50}}, kWork}},
         // Runs with more micro-batches than stages, and runs with fewer, down to one.
         {"pipeline",
          lesson_step("pipeline-1f1b", "memory"),
@@ -85,14 +87,14 @@ const std::vector<Broken>& all_broken() {
          {{4, 4, 25, 27}, {3, 3, 12, 12}, {1, 1, 6, 10}, {5, 5, 2, 4}, {6, 8, 43, 47}},
          17,
          {{kAllBytes, {0, 100}}, {kAllMessages, {100, 100}}},
-         {}},
+         {kWork}},
         {"clip",
          lesson_step("tensor-parallel-block", "sequence"),
          clip_run,
          {{4, 4, 220, 300}, {3, 3, 93, 98}, {1, 1, 115, 130}, {5, 7, 250, 350}},
          200,
          {{kAllBytes, {0, 100}}, {kAllMessages, {100, 100}}},
-         {}},
+         {kWork}},
         // The gradients of W1 and W2 may be all-reduced together or separately.
         {"accumulate",
          lesson_step("gradient-accumulation", "distribute"),

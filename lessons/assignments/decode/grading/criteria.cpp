@@ -12,6 +12,7 @@
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/decode/grading/replay.hpp"
 #include "lessons/grader/judge.hpp"
+#include "src/device/operations/attention.hpp"
 
 namespace lockstep::lessons {
 
@@ -179,6 +180,19 @@ void judge_run(Judge& judge, const TaskRun& run, const char* otherwise) {
     judge.ask(true, run.name, "the same tokens");
 }
 
+/// Judges whether tokens came by a cache: attention reads the keys and values of a rank's
+/// own heads from pages, once for each token.
+void ask_way(Judge& judge, const Way& way, const TaskRun& run) {
+    judge.moved_as_right(
+        run, way.exercise, ops::AttendPages::kName, {10, 50},
+        {way.ranks > 1
+             ? "a rank attends with its own heads, a / t of them, and with each "
+               "token once"
+             : "each token attends once: the keys and values of earlier tokens "
+               "are on pages of the cache",
+         "attention reads keys and values from the pages of a cache: attend_pages"});
+}
+
 /// Judges the first tokens. More prompts are added, to tell mistakes apart.
 void judge_first(Judge& judge, const Way& way) {
     constexpr int kMore = 6;
@@ -187,7 +201,9 @@ void judge_first(Judge& judge, const Way& way) {
             drawn.prompts.push_back({judge.draw(fmt::format("more {}", i), 3, 9)});
         for (Asked& each : drawn.prompts)
             each.output = 1;
-        judge_run(judge, given(judge, way, drawn), "");
+        const TaskRun run = given(judge, way, drawn);
+        judge_run(judge, run, "");
+        ask_way(judge, way, run);
     }
 }
 
@@ -197,8 +213,15 @@ constexpr const char* kLater =
     "in later passes: the position, the pages or the input token";
 
 void judge_tokens(Judge& judge, const Way& way) {
-    for (const Case& drawn : drawn_cases(judge, way))
-        judge_run(judge, given(judge, way, drawn), kLater);
+    for (const Case& drawn : drawn_cases(judge, way)) {
+        const TaskRun run = given(judge, way, drawn);
+        judge_run(judge, run, kLater);
+        ask_way(judge, way, run);
+        if (way.ranks == 1)
+            judge.figures_as_right(
+                run, way.exercise,
+                {{kFlops, {50, 60}, "tokens that are in the cache are computed again"}});
+    }
 }
 
 constexpr RankFigure kWork{"each token computed once", "flops",
@@ -244,7 +267,8 @@ using TokensJudge = std::function<void(Judge&, const Way&)>;
 TokensJudge figures(const std::vector<AskedFigure>& asked) {
     return [=](Judge& judge, const Way& way) {
         const TaskRun run = large_run(judge, way);
-        judge_run(judge, run, "");
+        judge.needs(std::string(way.exercise) + "-tokens",
+                    [&](Judge& asking) { judge_run(asking, run, ""); });
         judge.figures_as_right(run, way.exercise, asked);
     };
 }
@@ -336,6 +360,11 @@ Judged judged(Judge& judge, const Batch& batch, const TaskRun& run) {
     Judged own{verdict(result), {}, {}};
     const std::int64_t right = verdict(judge.right(run)).last_pass + 1;
     const std::int64_t most = right + right / 20;
+    // One request after another is no batching, whatever else is right.
+    if (own.tokens.empty() && 2 * (own.last_pass + 1) > 5 * right)
+        own.tokens = fmt::format(
+            "{} passes, and the course's batcher needs {}: requests share passes",
+            own.last_pass + 1, right);
     if (own.last_pass >= most)
         own.passes =
             fmt::format("{} passes; at most {} are allowed", own.last_pass + 1, most);
@@ -377,7 +406,7 @@ std::vector<Criterion> all_criteria() {
         of_tokens(kAlone, "work", "each token is computed once", 8, figures({kWorkAlone}),
                   "tokens"),
         of_tokens(kAlone, "cache", "the cache has the pages that tokens take", 6,
-                  figures({kCacheAlone}), "tokens"),
+                  figures({kCacheAlone}), "first"),
         of_tokens(kShared, "first", "every rank knows the first token after each prompt",
                   8, judge_first),
         of_tokens(kShared, "tokens", "every rank has one device's tokens", 6,
@@ -385,7 +414,7 @@ std::vector<Criterion> all_criteria() {
         of_tokens(kShared, "work", "a rank computes its own heads and columns", 6,
                   figures({kWorkOfRank}), "tokens"),
         of_tokens(kShared, "cache", "a rank stores the keys of its own heads", 5,
-                  figures({kCacheOfRank}), "tokens"),
+                  figures({kCacheOfRank}), "first"),
         of_tokens(kShared, "sums", "two all-reduces a layer", 5,
                   figures({kCallsOfRank, kSentByRank}), "tokens"),
         of_plans("a12.3-tokens",

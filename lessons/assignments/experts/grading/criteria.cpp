@@ -41,8 +41,12 @@ std::vector<TaskRun> choices(const Judge& judge) {
 }
 
 void judge_choice(Judge& judge) {
-    for (const TaskRun& run : choices(judge))
+    for (const TaskRun& run : choices(judge)) {
         judge.as_right(run);
+        judge.figures_as_right(
+            run, "a9.1",
+            {{kFlops, {50, kAnyMore}, "", "weights are computed on the device"}});
+    }
 }
 
 // The grader's cases of a layer, drawn again for each grading.
@@ -195,6 +199,46 @@ void ask_gate(Judge& judge, const TaskRun& run) {
     judge.as_right(run, asked);
 }
 
+constexpr RankFigure kTravelled{
+    "sent by all_to_all_v", "bytes", [](const RankReport& rank) {
+        return rank.bytes_sent_by("send") + rank.bytes_sent_by("all_to_all");
+    }};
+constexpr RankFigure kSentToAll{
+    "sent by other collectives", "bytes",
+    [](const RankReport& rank) { return rank.bytes_sent() - kTravelled.value(rank); }};
+
+/// Judges whether values came by the way that is asked for: copies travel to the ranks of
+/// their experts, and devices compute what experts make of them. Another criterion judges
+/// bytes exactly.
+void ask_travel(Judge& judge, const TaskRun& run) {
+    judge.figures_as_right(
+        run, judge.exercise(),
+        {{kTravelled,
+          {5, kAnyMore},
+          "",
+          "copies travel to the ranks of their experts, and back, by all_to_all_v"},
+         {kFlops, {50, kAnyMore}, "", "experts compute on the device"}});
+}
+
+/// Judges, in addition, whether copies travel by no other way. Counts may travel by any
+/// verb.
+void ask_way(Judge& judge, const TaskRun& run) {
+    ask_travel(judge, run);
+    const auto experts = run.ranks.front().numbers.at("experts");
+    const auto counts = experts * std::ssize(run.ranks) * 4 * bytes_of(DType::i32);
+    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
+        const std::int64_t most =
+            kSentToAll.value(judge.right(run).report.ranks[rank]) + counts;
+        const std::int64_t sent = kSentToAll.value(judge.run(run).report.ranks[rank]);
+        judge.ask(sent <= most,
+                  fmt::format("{}: {}: rank {}: {}: at most {} bytes", judge.exercise(),
+                              run.name, rank, kSentToAll.name, most),
+                  fmt::format("{} bytes", sent),
+                  "copies and what experts make of them travel by all_to_all_v alone; "
+                  "all_reduce is only for the gate's gradients");
+    }
+}
+
 /// Returns a run whose values must be right; criterion `id` reports wrong values.
 TaskRun right_run(const Judge& judge, const std::string& id, const std::string& task,
                   const Sizes& sizes) {
@@ -215,6 +259,7 @@ void judge_forward(Judge& judge, const std::vector<Sizes>& cases) {
         const TaskRun run = given(judge, "forward", sizes);
         ask_y(judge, run);
         judge.as_right(run, {.tensors = {"x afterwards"}, .bound = 0});
+        ask_way(judge, run);
     }
 }
 
@@ -238,6 +283,7 @@ void judge_backward(Judge& judge) {
             ask_gradients(judge, run);
             judge.as_right(run,
                            {.tensors = {"x afterwards", "dy afterwards"}, .bound = 0});
+            ask_way(judge, run);
         }
 }
 
@@ -245,8 +291,11 @@ void judge_gate(Judge& judge) {
     judge.needs("a9.3-values", [](Judge& asking) {
         asking.run(given(asking, "pass", lone_cases(asking).front()));
     });
-    for (const Sizes& sizes : lone_cases(judge))
-        ask_gate(judge, given(judge, "pass", sizes));
+    for (const Sizes& sizes : lone_cases(judge)) {
+        const TaskRun run = given(judge, "pass", sizes);
+        ask_gate(judge, run);
+        ask_travel(judge, run);
+    }
 }
 
 /// Returns whether a known mistake was made when the gate's gradients were summed.
@@ -271,6 +320,8 @@ void judge_capacity(Judge& judge) {
         ask_gradients(judge, run);
         if (asks_gate) ask_gate(judge, run);
     }
+    for (const Sizes& sizes : full_cases(judge))
+        ask_way(judge, given(judge, "pass", sizes));
 }
 
 constexpr RankFigure kSummed{"sent by all_reduce", "bytes", [](const RankReport& rank) {

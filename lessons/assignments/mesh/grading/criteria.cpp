@@ -189,13 +189,13 @@ std::vector<Criterion> all_criteria() {
             return [=](Judge& judge) { judge_time(judge, kind, percent); };
         };
         all.push_back(criterion(
-            id + "-fits", begin + "no device holds more than its memory", 5, {gradients},
+            id + "-fits", begin + "no device holds more than its memory", 2, {gradients},
             [kind = kind](Judge& judge) { judge_fits(judge, kind); }));
         all.push_back(criterion(id + "-near",
                                 begin + "a step within 60 % of the best mesh's", 4,
                                 {"a11." + id + "-fits"}, within(60)));
         all.push_back(criterion(id + "-best",
-                                begin + "a step within 25 % of the best mesh's", 4,
+                                begin + "a step within 25 % of the best mesh's", 7,
                                 {"a11." + id + "-near"}, within(25)));
     }
     return all;

@@ -154,6 +154,30 @@ void ask_same_bits(Judge& judge, const TaskRun& run) {
         }
 }
 
+/// Judges whether a rank computes only its tokens, heads and columns. It may compute the
+/// sequences of other ranks along dp: a11.1-share judges costs exactly.
+void ask_work_of_rank(Judge& judge, const GivenJob& drawn) {
+    const int fewest = drawn.sequences / MeshShape(drawn.axes).size("dp");
+    const int more = 140 * drawn.sequences / fewest - 100;
+    judge.figures_as_right(
+        given(drawn), judge.exercise(),
+        {{kFlops,
+          {100, more},
+          "it computes what the mesh gives to other ranks: their tokens (cp), or their "
+          "columns and heads (tp)"}});
+}
+
+/// Judges whether ranks tell each other of their gradients.
+void ask_messages(Judge& judge, const GivenJob& drawn) {
+    judge.figures_as_right(
+        given(drawn), judge.exercise(),
+        {{kSent,
+          {50, kAnyMore},
+          "",
+          "ranks of a mesh need messages: layers along tp and cp, and gradients along "
+          "dp and cp"}});
+}
+
 /// Returns a wide run whose weights are right.
 TaskRun right_wide_run(Judge& judge) {
     TaskRun run = given(wide_case(judge));
@@ -171,17 +195,22 @@ void judge_gradients_of(Judge& judge, const GivenJob& drawn) {
 }
 
 void judge_loss(Judge& judge) {
-    for (const GivenJob& drawn : all_cases(judge))
+    for (const GivenJob& drawn : all_cases(judge)) {
         ask_number(judge, given(drawn), "loss 0",
                    "check what each rank reads: its own sequences along dp "
                    "(mesh.coordinate(\"dp\"), not its rank in the world); and of each "
                    "sequence, also of the targets, the tokens that the kit gives it "
                    "(dealt_rows(sequence, kit.tokens))");
+        ask_work_of_rank(judge, drawn);
+    }
 }
 
 void judge_gradients(Judge& judge) {
-    for (const GivenJob& drawn : all_cases(judge))
+    for (const GivenJob& drawn : all_cases(judge)) {
         judge_gradients_of(judge, drawn);
+        ask_work_of_rank(judge, drawn);
+        ask_messages(judge, drawn);
+    }
 }
 
 void judge_norm(Judge& judge) {
@@ -197,9 +226,11 @@ void judge_steps(Judge& judge) {
         for (int step = 0; step < drawn.steps; ++step) {
             ask_number(
                 judge, run, fmt::format("loss {}", step),
-                "the earlier losses and norms are right, so an update is wrong: does "
-                "each rank scale everything that it updates by the factor of the whole "
-                "norm? does one optimizer, with its state, take all steps?");
+                "the earlier losses and norms are right, so an update is wrong, or this "
+                "step reads stale weights, of the step before: does each rank scale "
+                "everything that it updates by the factor of the whole norm? does one "
+                "optimizer, with its state, take all steps? are new values gathered "
+                "before the next forward?");
             ask_number(judge, run, fmt::format("squares {}", step),
                        "the loss of this step is right, so the weights are right and the "
                        "gradient is wrong: does it begin with zeros in each step "

@@ -20,8 +20,6 @@ void judge_state(Judge& judge);
 /// Judges the weights after the job, which has one step of SGD.
 void judge_gradients_of(Judge& judge, const GivenJob& drawn);
 
-inline constexpr RankFigure kFlops{"computed", "flops",
-                                   [](const RankReport& rank) { return rank.flops; }};
 inline constexpr RankFigure kState{
     "optimizer's state", "bytes of memory", [](const RankReport& rank) {
         return rank.memory.peak_of(MemoryCategory::optimizer);

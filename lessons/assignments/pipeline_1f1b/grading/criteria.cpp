@@ -8,6 +8,7 @@
 #include "lessons/assignments/left_schedule.hpp"
 #include "lessons/assignments/trained_stack.hpp"
 #include "lessons/grader/judge.hpp"
+#include "src/pipeline/generators.hpp"
 #include "src/pipeline/timer.hpp"
 
 namespace lockstep::lessons {
@@ -99,8 +100,21 @@ LeftSchedules made_for(Judge& judge, const Exercise& exercise, const Case& size)
     return made;
 }
 
-/// Judges the lists' lengths, and the results of training. This is enough: a
-/// valid schedule with as many instructions of each kind does each piece of work once.
+/// Returns the most time for a schedule in which stages work at the same time: `percent`
+/// of the time of one micro-batch after another, or the reference's if that is longer.
+/// With halves, it is for the slowest stage.
+Picoseconds most_time(const LeftSchedules& made, int percent) {
+    const Timing right = time_schedule(made.right, {{1, 1, 1}});
+    const Picoseconds stages = made.right.stages;
+    // Stage 0 waits for each micro-batch's I, which comes back before the others' W.
+    const Picoseconds each = made.has_halves() ? 2 * stages + 1 : 3 * stages;
+    return std::max(made.has_halves() ? right.longest : right.makespan,
+                    made.right.micro_batches * each * percent / 100);
+}
+
+/// Judges the lists' lengths, whether stages work at the same time, and the results of
+/// training. This is enough: a valid schedule with as many instructions of each kind does
+/// each piece of work once.
 void ask_values(Judge& judge, const LeftSchedules& made) {
     ask_made_alike(judge, made);
     for (int stage = 0; stage < made.right.stages; ++stage) {
@@ -114,19 +128,38 @@ void ask_values(Judge& judge, const LeftSchedules& made) {
                   fmt::format("{} instructions{}", list.size(),
                               list.empty() ? "" : ", the last " + text_of(list.back())));
     }
+    ask_overlap(judge, made, most_time(made, 98));
     ask_trained(judge, made, made.right.micro_batches);
 }
 
-/// Judges memory, and whether the schedule is fast enough. With whole backwards, it may
-/// take the reference's time or 4/5 of the time of one micro-batch after another,
-/// whichever is longer; with halves, twice the reference's time.
+/// Returns the time of 1F1B's slowest stage if each W is right behind its I.
+Picoseconds time_of_whole_backwards(int stages, int micro_batches) {
+    Schedule whole = make_schedule("1f1b", {stages, micro_batches, 1});
+    for (auto& list : whole.work) {
+        std::vector<Instruction> halves;
+        for (Instruction each : list) {
+            if (each.kind == backward) {
+                each.kind = backward_input;
+                halves.push_back(each);
+                each.kind = backward_weight;
+            }
+            halves.push_back(each);
+        }
+        list = halves;
+    }
+    return time_schedule(whole, {{1, 1, 1}}).longest;
+}
+
+/// Judges memory, and whether the schedule is fast enough. With halves, its bubble must
+/// be nearer to the reference's than to that of whole backwards, which hold little, too.
 void ask_memory(Judge& judge, const LeftSchedules& made) {
-    const Timing right = time_schedule(made.right, {{1, 1, 1}});
-    const Picoseconds one_by_one =
-        Picoseconds{3} * made.right.micro_batches * made.right.stages;
-    ask_overlap(judge, made,
-                made.has_halves() ? 2 * right.longest
-                                  : std::max(right.makespan, one_by_one * 4 / 5));
+    const auto [run, left, right] = made;
+    Picoseconds most = most_time(made, 80);
+    if (made.has_halves())
+        most = (time_schedule(right, {{1, 1, 1}}).longest +
+                time_of_whole_backwards(right.stages, right.micro_batches)) /
+               2;
+    ask_overlap(judge, made, most);
     ask_held(judge, made);
 }
 

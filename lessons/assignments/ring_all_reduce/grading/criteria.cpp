@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -56,6 +57,22 @@ const HostTensor& buffer_of(const TaskRun& run) {
     return run.ranks.front().tensors.at("buffer").values;
 }
 
+/// Judges whether messages are chunks, and not whole buffers. Chunks may be padded; two
+/// ranks have nothing smaller than half of the buffer to send.
+void ask_chunks(Judge& judge, const TaskRun& run) {
+    const HostTensor& buffer = buffer_of(run);
+    const std::int64_t ranks = std::ssize(run.ranks);
+    const std::int64_t most =
+        2 * ((buffer.elements() + ranks - 1) / ranks) * bytes_of(buffer.dtype());
+    std::int64_t longest = 0;
+    for (const TraceFlow& flow : judge.run(run).report.flows)
+        longest = std::max(longest, flow.bytes);
+    judge.ask(longest <= most,
+              fmt::format("{}: messages of a chunk: at most {} bytes", run.name, most),
+              fmt::format("{} bytes", longest),
+              "ranks send chunks of the buffer, and not the whole buffer");
+}
+
 /// Judges the chunks that the task should complete: each rank's own chunk and, if the
 /// task gathers them, all chunks.
 void judge_values(Judge& judge, const TaskRun& run) {
@@ -65,6 +82,7 @@ void judge_values(Judge& judge, const TaskRun& run) {
     judge.as_right(run, asked);
     asked.tensors.clear();
     judge.as_right(run, asked);
+    ask_chunks(judge, run);
 }
 
 /// Requires right values, and messages in the right direction, before costs are judged.

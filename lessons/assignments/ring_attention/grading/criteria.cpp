@@ -286,9 +286,20 @@ void judge_results(Judge& judge, const TaskRun& run) {
     }
 }
 
+bool is_causal(const TaskRun& run) {
+    return run.ranks.front().numbers.at("causal") != 0;
+}
+
+/// Judges values, and whether a rank computes attention of its own queries only.
 void judge_values(Judge& judge, const TaskRun& run) {
     judge_results(judge, run);
     judge.given_as_before(run);
+    if (!is_causal(run))
+        judge.figures_as_right(run, judge.exercise(),
+                               {{kFlops,
+                                 {50, 50},
+                                 "a rank computes the attention of its own queries to "
+                                 "each block, and of no others"}});
 }
 
 /// Judges bytes and messages. In backward, a student's rank may also send its own term of
@@ -321,7 +332,7 @@ void judge_sent(Judge& judge, const TaskRun& run) {
 
 /// With a mask a student may leave out some hops, so only the direction is judged then.
 void judge_bytes(Judge& judge, const TaskRun& run) {
-    const bool causal = run.ranks.front().numbers.at("causal") != 0;
+    const bool causal = is_causal(run);
     if (causal)
         judge.needs_values(run);
     else

@@ -71,9 +71,21 @@ LeftSchedules made_for(Judge& judge, const Case& size) {
     return made;
 }
 
+/// Judges whether stages work at the same time: the order of F and B may take `percent`
+/// of the time of one micro-batch after another or, if longer, the time with a flush
+/// after each batch.
+void ask_together(Judge& judge, const LeftSchedules& order, int percent) {
+    const int p = order.right.stages, m = order.right.micro_batches;
+    const int k = order.number("per_update");
+    const int flushed = 3 * (k + p - 1) * (m / k);
+    ask_overlap(judge, order, std::max(flushed, 3 * m * p * percent / 100));
+}
+
 void ask_work(Judge& judge, const LeftSchedules& made) {
     ask_made_alike(judge, made);
-    ask_runnable(judge, order_alone(made), "R and U are not counted: ");
+    const LeftSchedules order = order_alone(made);
+    ask_runnable(judge, order, "R and U are not counted: ");
+    ask_together(judge, order, 98);
 }
 
 /// Explains the first wrong instruction of a stage; empty if there is none. R and U must
@@ -164,14 +176,10 @@ void ask_numbers(Judge& judge, const LeftSchedules& made) {
                 ", by W(b + 1) = W(b) - f'(W(max(0, b - 1)))");
 }
 
-/// Judges memory, and whether the schedule is fast enough. It may take 3/4 of the time of
-/// one micro-batch after another or, if longer, the time with a flush after each batch.
+/// Judges memory, and whether the schedule is fast enough.
 void ask_memory(Judge& judge, const LeftSchedules& made) {
     const LeftSchedules order = order_alone(made);
-    const int p = made.right.stages, m = made.right.micro_batches;
-    const int k = made.number("per_update");
-    const int flushed = 3 * (k + p - 1) * (m / k);
-    ask_overlap(judge, order, std::max(flushed, 3 * m * p * 3 / 4));
+    ask_together(judge, order, 75);
     ask_held(judge, order);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -223,16 +224,43 @@ std::string objection(const Judge& judge, const Setting& setting, const Choice& 
     return "";
 }
 
-/// Returns why a choice is not allowed, if it is not `right`; empty if it is allowed.
-std::string wrong_choice(const Judge& judge, const Setting& setting,
-                         const std::string& choice, const std::string& right) {
-    if (choice == "none") return right + " is allowed";
-    const auto most = static_cast<int>(setting.number("most_per_update"));
+/// Returns the choice with this text, if its k may be allowed.
+std::optional<Choice> choice_of(const Setting& setting, const std::string& text) {
     for (const Scheme scheme : {flush, stash, two_buffers})
-        for (int k = 1; k <= most; ++k)
-            if (choice == choice_text(scheme, k))
-                return objection(judge, setting, {scheme, k});
-    return fmt::format("one of three schemes, with a k of 1 to {}, is allowed", most);
+        for (int k = 1; k <= setting.number("most_per_update"); ++k)
+            if (text == choice_text(scheme, k)) return Choice{scheme, k};
+    return std::nullopt;
+}
+
+/// Returns the average time for a micro-batch.
+double time_of(const Setting& setting, const Choice& choice) {
+    const int bubble = choice.scheme == flush ? setting.stages() - 1 : 0;
+    const auto turns = static_cast<double>(choice.per_update + bubble);
+    const auto turn =
+        static_cast<double>(setting.number("forward") + setting.number("backward"));
+    return (turns * turn + static_cast<double>(setting.number("update"))) /
+           choice.per_update;
+}
+
+/// Returns what is wrong with a choice that is not `right`, the fastest; empty if it is
+/// allowed and at most four times as slow. One micro-batch for each flush is allowed
+/// almost always, and needs no formula.
+std::string wrong_choice(const Judge& judge, const Setting& setting,
+                         const std::string& text, const std::string& right) {
+    if (text == "none") return right + " is allowed";
+    const std::optional<Choice> choice = choice_of(setting, text);
+    if (!choice)
+        return fmt::format("one of three schemes, with a k of 1 to {}, is allowed",
+                           setting.number("most_per_update"));
+    const std::string wrong = objection(judge, setting, *choice);
+    const std::optional<Choice> fastest = choice_of(setting, right);
+    if (!wrong.empty() || !fastest) return wrong;
+    const double times = time_of(setting, *choice) / time_of(setting, *fastest);
+    return times <= 4 ? ""
+                      : fmt::format(
+                            "it takes {:.1f} times as long for a micro-batch as "
+                            "another choice that is allowed",
+                            times);
 }
 
 }  // namespace
@@ -272,8 +300,10 @@ void judge_allowed(Judge& judge) {
         const std::string wrong =
             left[i] == right[i] ? "" : wrong_choice(judge, all[i], left[i], right[i]);
         judge.ask(wrong.empty(),
-                  all[i].text() +
-                      (right[i] == "none" ? ": none" : ": a choice that is allowed"),
+                  all[i].text() + (right[i] == "none"
+                                       ? ": none"
+                                       : ": a choice that is allowed, and takes at "
+                                         "most four times as long as the fastest"),
                   left[i], wrong);
     }
 }

@@ -51,9 +51,15 @@ std::vector<TaskRun> runs(const Judge& judge, const std::string& task) {
     return all;
 }
 
+/// Judges values, and whether a rank sends only what other ranks need, by any verb.
 void judge_values(Judge& judge, const TaskRun& run) {
     judge.given_as_before(run);
     judge.as_right(run);
+    judge.figures_as_right(run, judge.exercise(),
+                           {{kSent,
+                             {100, 10},
+                             "a rank sends to each other rank only what that rank needs: "
+                             "its heads' columns, or its tokens"}});
 }
 
 void judge_bytes(Judge& judge, const TaskRun& run) {

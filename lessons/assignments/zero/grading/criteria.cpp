@@ -8,6 +8,7 @@
 #include "lessons/assignments/catalogue.hpp"
 #include "lessons/assignments/micro_batches.hpp"
 #include "lessons/grader/judge.hpp"
+#include "src/device/operations/optimizer.hpp"
 
 namespace lockstep::lessons {
 
@@ -102,7 +103,7 @@ std::vector<TaskRun> small_runs(const Judge& judge, const std::string& stage) {
                               : even_case(judge, "four ranks", 4, 2, 2);
     std::vector<TaskRun> runs;
     for (const ZeroCase& one :
-         {even_case(judge, "one rank", 1, 2, 3), even_case(judge, "three ranks", 3, 1, 1),
+         {even_case(judge, "three ranks", 3, 1, 1), even_case(judge, "one rank", 1, 2, 3),
           even_case(judge, "more ranks", judge.draw("more ranks", 5, 7), 2, 3), last})
         runs.push_back(given(judge, stage, one));
     return runs;
@@ -115,14 +116,18 @@ std::vector<TaskRun> heavy_run(const Judge& judge, const std::string& stage) {
                             4 * judge.draw("large width", 15, 17)))};
 }
 
-/// Returns a run for time, in which an all-gather or a reduce-scatter of a layer takes
-/// about as long as its forward.
+/// Returns a run in which an all-gather or a reduce-scatter of a layer takes about as
+/// long as its forward. Devices are so slow that few rows are enough for that: then
+/// layers are most of the memory, and the same run shows time and memory.
 TaskRun timed_run(const Judge& judge, const std::string& stage, int steps) {
-    ZeroCase timed =
-        wide_case(fmt::format("6 wide layers, {} step{}", steps, steps == 1 ? "" : "s"),
-                  6, judge.draw("many rows", 156, 164), 4 * judge.draw("width", 31, 33));
+    constexpr std::int64_t kSlower = 10;
+    ZeroCase timed = wide_case(
+        fmt::format("6 wide layers, {} step{}", steps, steps == 1 ? "" : "s"), 6,
+        judge.draw("many rows", 156, 164) / kSlower, 4 * judge.draw("width", 31, 33));
     timed.steps = steps;
-    return given(judge, stage, timed);
+    TaskRun run = given(judge, stage, timed);
+    run.spec.flops_f64 /= kSlower;
+    return run;
 }
 
 // Questions about a run.
@@ -143,6 +148,38 @@ void judge_values(Judge& judge, const TaskRun& run) {
     judge.as_right(run, asked);
 }
 
+constexpr RankFigure kReduced{
+    "sent by reduce_scatter", "bytes",
+    [](const RankReport& rank) { return rank.bytes_sent_by("reduce_scatter"); }};
+constexpr RankFigure kGathered{"sent by all_gather", "bytes", [](const RankReport& rank) {
+                                   return rank.bytes_sent_by("all_gather");
+                               }};
+
+/// Judges values, and whether they come by a stage's way: a rank updates only its range.
+/// In stages 2 and 3 each micro-batch is reduced by itself, and in stage 3 values are
+/// gathered for each micro-batch. Fewer bytes than the reference's are another
+/// criterion's matter, if a stage's way is seen in them.
+void judge_values_by_stage(Judge& judge, const TaskRun& run) {
+    judge_values(judge, run);
+    judge_own_rows(judge, run);
+    judge.moved_as_right(run, judge.exercise(), ops::AdamW::kName, {50, 50},
+                         "each rank updates only its own range of each layer");
+    if (!is_of(run, "stage_1"))
+        judge.figures_as_right(run, judge.exercise(),
+                               {{kReduced,
+                                 {5, kAnyMore},
+                                 "",
+                                 "each micro-batch's gradients are reduced and scattered "
+                                 "by themselves"}});
+    if (is_of(run, "stage_3"))
+        judge.figures_as_right(run, judge.exercise(),
+                               {{kGathered,
+                                 {50, kAnyMore},
+                                 "",
+                                 "each micro-batch's layers are gathered for their work, "
+                                 "and let go of after it"}});
+}
+
 void judge_sent(Judge& judge, const TaskRun& run) {
     judge.needs_values(run);
     judge.verbs_as_right(run, judge.exercise());
@@ -161,6 +198,14 @@ constexpr RankFigure kOptimizer{"optimizer's state", "bytes of memory",
                                     return rank.memory.peak_of(MemoryCategory::optimizer);
                                 }};
 
+/// Returns the runs for memory: with large layers, and the run for time. So no program
+/// can hold less in the one and take less time in the other.
+std::vector<TaskRun> memory_runs(const Judge& judge, const std::string& stage) {
+    std::vector<TaskRun> runs = heavy_run(judge, stage);
+    runs.push_back(timed_run(judge, stage, 1));
+    return runs;
+}
+
 /// Judges memory. In stage 1 a rank may also hold the reduced gradients of its range.
 void judge_memory(Judge& judge, const TaskRun& run) {
     judge.needs_values(run, judge_values);
@@ -170,13 +215,15 @@ void judge_memory(Judge& judge, const TaskRun& run) {
 }
 
 /// Judges the time of the second step, which has none of the preparations that a program
-/// makes before the first step.
+/// makes before the first step. The second step's time is a difference of two runs, so
+/// the first step must not take long either; preparations may take a few per cent.
 void judge_time(Judge& judge, const std::string& stage, int percent_more,
                 const char* less) {
     const TaskRun first = timed_run(judge, stage, 1);
     const TaskRun both = timed_run(judge, stage, 2);
     judge.needs_values(first, judge_values);
     judge.needs_values(both, judge_values);
+    judge.time_as_right(first, judge.exercise(), {24, 15}, less);
     judge.figure(
         fmt::format("{}: {}: time of the second", judge.exercise(), both.name),
         kPicoseconds,
@@ -201,29 +248,29 @@ void judge_time_of_stage_3(Judge& judge) {
 std::vector<Criterion> criteria() {
     return {
         {"a8.1-values", "stage 1 ends with one device's values on every rank", 15,
-         "stage_1", each_run({small_runs}, "stage_1", judge_values)},
+         "stage_1", each_run({small_runs}, "stage_1", judge_values_by_stage)},
         {"a8.1-bytes", "stage 1 sends a reduce-scatter and an all-gather per step", 8,
          "stage_1", bytes_of("stage_1")},
         {"a8.1-memory", "stage 1 holds an n-th of the optimizer's state", 11, "stage_1",
          each_run({heavy_run}, "stage_1", judge_memory)},
         {"a8.2-values", "stage 2 ends with one device's values on every rank", 10,
-         "stage_2", each_run({small_runs}, "stage_2", judge_values)},
+         "stage_2", each_run({small_runs}, "stage_2", judge_values_by_stage)},
         {"a8.2-bytes",
          "stage 2 sends a reduce-scatter per micro-batch and an all-gather per step", 5,
          "stage_2", bytes_of("stage_2")},
         {"a8.2-memory", "stage 2 holds the gradients of its ranges and two layers", 8,
-         "stage_2", each_run({heavy_run}, "stage_2", judge_memory)},
+         "stage_2", each_run({memory_runs}, "stage_2", judge_memory)},
         {"a8.2-time", "stage 2's reductions run beside backward", 10, "stage_2",
          judge_time_of_stage_2},
         {"a8.3-values", "stage 3 ends with one device's values, in ranges", 10, "stage_3",
-         each_run({small_runs}, "stage_3", judge_values)},
+         each_run({small_runs}, "stage_3", judge_values_by_stage)},
         {"a8.3-bytes",
          "stage 3 gathers twice and reduces once per micro-batch, less the last layer's "
          "second gather",
          5, "stage_3", bytes_of("stage_3")},
         {"a8.3-memory",
          "stage 3 holds its ranges, and values and gradients of two layers", 8, "stage_3",
-         each_run({heavy_run}, "stage_3", judge_memory)},
+         each_run({memory_runs}, "stage_3", judge_memory)},
         {"a8.3-time", "stage 3 gathers values in time", 10, "prefetch",
          judge_time_of_stage_3}};
 }
