@@ -59,7 +59,7 @@ std::string fingerprint_of(const fs::path& submission,
 std::string name_of_submission(const fs::path& path) {
     const fs::path whole = fs::absolute(path).lexically_normal();
     const fs::path last = whole.has_filename() ? whole : whole.parent_path();
-    const std::string name = (is_archive(path) ? last.stem() : last.filename()).string();
+    std::string name = (is_archive(path) ? last.stem() : last.filename()).string();
     constexpr std::size_t kLongest = 200;
     constexpr std::size_t kDigits = 16;
     if (name.size() <= kLongest) return name;

@@ -252,7 +252,7 @@ std::string wrong_choice(const Judge& judge, const Setting& setting,
     if (!choice)
         return fmt::format("one of three schemes, with a k of 1 to {}, is allowed",
                            setting.number("most_per_update"));
-    const std::string wrong = objection(judge, setting, *choice);
+    std::string wrong = objection(judge, setting, *choice);
     const std::optional<Choice> fastest = choice_of(setting, right);
     if (!wrong.empty() || !fastest) return wrong;
     const double times = time_of(setting, *choice) / time_of(setting, *fastest);
