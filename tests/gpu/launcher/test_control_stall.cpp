@@ -193,7 +193,7 @@ TEST_CASE("A process that is stopped while others wait is reported once as lost"
                 kill(std::stoi(pid), SIGCONT);
                 return pid;
             }
-            const auto control = join(number, 3, address, 0.4, 0.3);
+            const auto control = join(number, 3, address, 1.5, 0.3);
             control->all_gather("");
             if (number == stopped) {
                 join(0, 2, address + "-pid")->all_gather(std::to_string(getpid()));
