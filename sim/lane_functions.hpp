@@ -46,7 +46,7 @@ Lane<T> fused(const Lane<T>& a, const Lane<T>& b, T c) {
     using namespace Eigen::internal;
     using Packet = typename packet_traits<T>::type;
     Lane<T> y;
-    for (Eigen::Index i = 0; i < kLane; i += unpacket_traits<Packet>::size)
+    for (Eigen::Index i = 0; i < kLane; i += packet_traits<T>::size)
         pstoreu(y.data() + i, pmadd(ploadu<Packet>(a.data() + i),
                                     ploadu<Packet>(b.data() + i), pset1<Packet>(c)));
     return y;
