@@ -92,9 +92,9 @@ Picoseconds VirtualDevice::time_of(const DeviceOperation& operation) const {
     if (is_host())
         return operation_time(spec_.host, operation.flops, operation.bytes,
                               operation.dtype);
-    return slowed(
-        operation_time(spec_, operation.flops, operation.bytes, operation.dtype),
-        slowdown_);
+    return slowed(operation_time(spec_, operation.flops, operation.bytes, operation.dtype,
+                                 operation.extent),
+                  slowdown_);
 }
 
 void VirtualDevice::execute(const DeviceOperation& operation,

@@ -393,7 +393,9 @@ void check_reductions(Findings& found, const RunReport& report,
     std::vector<int> members(static_cast<std::size_t>(n));
     std::iota(members.begin(), members.end(), 0);
     const ClusterSpec spec = load_cluster(options.cluster);
-    const LinkSpec& link = n > spec.devices_per_node ? spec.between : spec.inside;
+    // Elsewhere a step is not one message of a ring.
+    const bool is_ring = options.has_virtual_time() && spec.algorithms.empty() &&
+                         n <= spec.devices_per_node;
     std::int64_t elements = 0;
     std::int64_t bytes = 0;
     Picoseconds time = 0;
@@ -412,13 +414,14 @@ void check_reductions(Findings& found, const RunReport& report,
     found.equal("step_bytes_sent", Figure::bytes(first.bytes_sent()), bytes);
     found.give({"reductions"_is = calls.size(),
                 "communication"_is = Figure::time(first.time.communication),
-                "virtual_time"_is = options.has_virtual_time()});
-    if (!options.has_virtual_time()) return;
+                "virtual_time"_is = options.has_virtual_time(),
+                "cluster"_is = options.cluster, "has_formula"_is = is_ring});
+    if (!is_ring) return;
+    const LinkSpec& link = spec.inside;
     const Picoseconds latencies =
         Picoseconds{2} * (n - 1) * picoseconds(link.alpha_seconds);
     const Picoseconds bare = time - static_cast<Picoseconds>(calls.size()) * latencies;
-    found.give({"cluster"_is = options.cluster, "ring_link"_is = link_text(link),
-                "step_time"_is = Figure::time(time),
+    found.give({"ring_link"_is = link_text(link), "step_time"_is = Figure::time(time),
                 "step_time_without_alpha"_is = Figure::time(bare),
                 "step_time_one_alpha"_is = Figure::time(bare + latencies)});
     found.equal("step_time_taken", Figure::time(first.time.communication), time);

@@ -453,7 +453,7 @@ void buckets(LanguageLesson& lesson, Findings& found) {
 void compress(LanguageLesson& lesson, Findings& found) {
     constexpr int kDevices = 16;
     constexpr std::ptrdiff_t kLastLosses = 10;
-    const ClusterSpec spec = load_cluster("h100");
+    const ClusterSpec spec = load_cluster("h100-data-sheet");
     found.give("compress_devices", kDevices);
     const bool rounds = lesson.dtype() != DType::bf16;
     const std::vector<std::pair<const char*, MakeStrategy>> ways{
@@ -492,7 +492,7 @@ void compress(LanguageLesson& lesson, Findings& found) {
 void overlap(LanguageLesson& lesson, Findings& found) {
     constexpr int kDevices = 8;
     constexpr std::int64_t kSequences = 4;
-    const ClusterSpec spec = load_cluster("h100");
+    const ClusterSpec spec = load_cluster("h100-data-sheet");
     const MeasuredStep step = gpt2_step(kSequences);
     found.give({"gpt_devices"_is = kDevices, "gpt_sequences"_is = kSequences});
 
@@ -664,7 +664,7 @@ void not_parallel(Findings& found) {
 void scaling(Findings& found) {
     constexpr std::int64_t kSequences = 64;
     constexpr std::int64_t kEach = 4;
-    const ClusterSpec spec = load_cluster("h100");
+    const ClusterSpec spec = load_cluster("h100-data-sheet");
     found.give({"batch_sequences"_is = kSequences, "each_sequences"_is = kEach});
     const BucketOptions options;
     const auto step_of = [&](int devices, std::int64_t sequences) {

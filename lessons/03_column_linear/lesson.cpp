@@ -983,12 +983,13 @@ void give_time(ColumnLinear& lesson, Findings& found, const RunReport& gathered)
     give_costs(found, "gathered", gathered);
     found.timeline("pair", lesson.mlp_together);
     found.timeline("gathered", gathered);
-    found.give({"cluster"_is = lesson.options().cluster,
-                "virtual_time"_is = lesson.has_virtual_time()});
-    if (!lesson.has_virtual_time()) return;
     const ClusterSpec spec = load_cluster(lesson.options().cluster);
-    const LinkSpec& link =
-        lesson.ranks > spec.devices_per_node ? spec.between : spec.inside;
+    // Elsewhere a step is not one message of a ring.
+    const bool has_formula = lesson.has_virtual_time() && spec.algorithms.empty() &&
+                             lesson.ranks <= spec.devices_per_node;
+    found.give({"cluster"_is = lesson.options().cluster, "has_formula"_is = has_formula});
+    if (!has_formula) return;
+    const LinkSpec& link = spec.inside;
     const CallTimes times = times_of(mlp_calls(lesson.sizes, MlpSplit::columns_then_rows,
                                                lesson.dtype(), lesson.ranks),
                                      spec);

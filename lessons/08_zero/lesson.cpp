@@ -353,7 +353,7 @@ void prefetch(LanguageLesson& lesson, Findings& found) {
 void price(Findings& found) {
     constexpr FamilyGpt kGpt{8};
     constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-    const ClusterSpec spec = load_cluster("h100");
+    const ClusterSpec spec = load_cluster("h100-data-sheet");
     found.give({"gpt_layers"_is = kGpt.layers, "gpt_parameters"_is = kGpt.parameters()});
     const BucketSizes sizes{25 * kMiB, kMiB};
     std::vector<Way> all;
@@ -380,7 +380,7 @@ void price(Findings& found) {
 void host(LanguageLesson& lesson, Findings& found) {
     lesson.train_and_check(found, "offload", zero_offload({.sizes = {600, 200}}));
 
-    const ClusterSpec spec = load_cluster("h100");
+    const ClusterSpec spec = load_cluster("h100-data-sheet");
     constexpr FamilyGpt kGpt{8};
     const std::int64_t psi = kGpt.parameters();
     const auto run = [&](const char* name, const MakeStrategy& strategy) {
@@ -429,7 +429,7 @@ int largest_that_fits(int devices, const ClusterSpec& spec, const MakeStrategy& 
 
 /// Searches for the largest model that fits.
 void fits(Findings& found) {
-    const ClusterSpec spec = load_cluster("h100");
+    const ClusterSpec spec = load_cluster("h100-data-sheet");
     std::map<std::string, int> fitting;  // by way; never smaller with more devices
     for (const int devices : {1, 4, 8, 64}) {
         Findings& row = found.row("largest", {"devices"_is = devices});
@@ -446,7 +446,7 @@ void fits(Findings& found) {
 /// Measures activations, which ZeRO does not shard.
 void activations(Findings& found) {
     using Keeps = FamilyGpt::Keeps;
-    const ClusterSpec spec = load_cluster("h100");
+    const ClusterSpec spec = load_cluster("h100-data-sheet");
     for (const auto& [name, keeps] :
          {std::pair{"all", Keeps::all},
           std::pair{"but_attention", Keeps::all_but_attention},

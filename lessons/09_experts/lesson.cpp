@@ -772,7 +772,7 @@ void layer_on_nodes(Findings& found, std::int64_t experts, std::int64_t chosen) 
     found.give(
         {"nodes.hidden"_is = kHidden, "nodes.inner"_is = kInner, "nodes.own"_is = kOwn});
     for (const int of_node : {16, 8}) {
-        ClusterSpec spec = load_cluster("h100");
+        ClusterSpec spec = load_cluster("h100-data-sheet");
         spec.devices_per_node = of_node;
         LayerRun layer{layer_of(kHidden, experts, kInner, chosen), 16, kOwn, true,
                        DType::bf16};

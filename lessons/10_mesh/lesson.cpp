@@ -680,7 +680,7 @@ MeshStep measured_step(const GptSizes& sizes, const std::vector<MeshShape::Axis>
 }
 
 ClusterSpec h100_nodes_of(int devices) {
-    ClusterSpec spec = load_cluster("h100");
+    ClusterSpec spec = load_cluster("h100-data-sheet");
     spec.devices_per_node = devices;
     return spec;
 }
@@ -1128,7 +1128,7 @@ void choose(Findings& found) {
         for (const char* axis : {"dp", "pp", "cp", "tp"})
             found.give(name + ".best_" + axis, all[0].size(axis));
         if (each.asked)
-            for (const int ranks : {kMostRanks / 2, kMostRanks})
+            for (const int ranks : {kMostRanks / 4, kMostRanks / 2, kMostRanks})
                 give_fastest_with(found, name, each.asked, ranks, all);
         found.give(name, {"best_model"_is = all[0].size("pp") * all[0].size("tp"),
                           "least"_is = least_sharing(all), "all"_is = kMostRanks});

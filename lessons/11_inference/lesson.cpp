@@ -100,7 +100,7 @@ ClusterSpec chip() {
 
 /// Returns H100s whose launches take no time, so that times follow from bytes alone.
 ClusterSpec h100_without_launches() {
-    ClusterSpec spec = load_cluster("h100");
+    ClusterSpec spec = load_cluster("h100-data-sheet");
     spec.launch_seconds = 0;
     return spec;
 }
@@ -921,7 +921,7 @@ void pieces(Findings& found) {
         service.rules.pieces = pieces;
         service.reuse = false;
         const ServiceRun run =
-            run_service(*make_shapes_only_cluster(1, load_cluster("h100")),
+            run_service(*make_shapes_only_cluster(1, load_cluster("h100-data-sheet")),
                         ServicePlan(sizes, service), requests);
         const auto is_other = [](std::int64_t request) { return request < kOthers; };
         const Picoseconds gap = run.longest_gap(is_other);
@@ -959,14 +959,14 @@ ServiceRun serve_long_prompts(const GptSizes& sizes, const std::vector<Request>&
     service.cache = {.pages = 8192, .page_rows = 16};
     service.rules.most_rows = way.pieces ? 256 : kLongest;
     service.rules.pieces = way.pieces;
-    return run_service(*make_shapes_only_cluster(2, load_cluster("h100")),
+    return run_service(*make_shapes_only_cluster(2, load_cluster("h100-data-sheet")),
                        ServicePlan(sizes, service), requests);
 }
 
 /// Gives what it costs to send a prompt of mean length from one device to another.
 void give_prompt_apart(Findings& found, const GptSizes& sizes) {
     constexpr std::int64_t kMean = (kShortest + kLongest) / 2;
-    const ClusterSpec spec = load_cluster("h100");
+    const ClusterSpec spec = load_cluster("h100-data-sheet");
     const std::int64_t of_token = cache_bytes_of_token(sizes, DType::bf16);
     found.give({"apart_of_token"_is = Figure::bytes(of_token), "apart_mean"_is = kMean,
                 "apart_shortest"_is = kShortest, "apart_longest"_is = kLongest,
@@ -1025,7 +1025,7 @@ void give_drafts(Findings& found, double acceptance) {
     small.block.heads = 32;
     small.block.kv_heads = 4;
     small.block.inner = 5632;
-    const ClusterSpec spec = load_cluster("h100");
+    const ClusterSpec spec = load_cluster("h100-data-sheet");
     constexpr std::int64_t kBefore = 1024;
     const double draft = pass_costs(small, spec, 1, {1, kBefore, 1}).seconds;
     const double plain = pass_costs(large, spec, 1, {1, kBefore, 1}).seconds;

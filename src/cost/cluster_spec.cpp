@@ -17,6 +17,29 @@
 
 namespace lockstep {
 
+namespace {
+
+/// Returns an approximate logarithm to base 2, linear between powers of two. It has the
+/// same bits on every machine, as std::log2 may not.
+double plain_log2(double x) {
+    int exponent = 0;
+    const double mantissa = std::frexp(x, &exponent);  // from 0.5 on, below 1
+    return exponent - 1 + (2 * mantissa - 1);
+}
+
+}  // namespace
+
+double Curve::at(double size) const {
+    if (points.empty()) return 1;
+    const auto after = std::ranges::upper_bound(points, size, {}, &Point::size);
+    if (after == points.begin()) return after->part;
+    const Point& low = *std::prev(after);
+    if (after == points.end()) return low.part;
+    const double part = (plain_log2(size) - plain_log2(low.size)) /
+                        (plain_log2(after->size) - plain_log2(low.size));
+    return low.part + part * (after->part - low.part);
+}
+
 double ClusterSpec::flops(DType dtype) const {
     switch (dtype) {
         case DType::f32:
@@ -66,15 +89,20 @@ Picoseconds time_at_rate(std::int64_t amount, double per_second) {
 }  // namespace
 
 Picoseconds message_time(const LinkSpec& link, std::int64_t bytes) {
-    return time_sum(countable_picoseconds(link.alpha_seconds),
-                    time_at_rate(bytes, link.bytes_per_second));
+    return time_sum(
+        countable_picoseconds(link.alpha_seconds),
+        time_at_rate(bytes, link.bytes_per_second *
+                                link.efficiency.at(static_cast<double>(bytes))));
 }
 
 Picoseconds operation_time(const ClusterSpec& spec, std::int64_t flops,
-                           std::int64_t bytes, DType dtype) {
+                           std::int64_t bytes, DType dtype, std::int64_t extent) {
+    const double efficiency =
+        extent == 0 ? 1 : spec.product_efficiency.at(static_cast<double>(extent));
     return time_sum(countable_picoseconds(spec.launch_seconds),
-                    std::max(time_at_rate(flops, spec.flops(dtype)),
-                             time_at_rate(bytes, spec.memory_bytes_per_second)));
+                    std::max(time_at_rate(flops, spec.flops(dtype) * efficiency),
+                             time_at_rate(bytes, spec.memory_bytes_per_second *
+                                                     spec.memory_efficiency)));
 }
 
 Picoseconds operation_time(const HostSpec& spec, std::int64_t flops, std::int64_t bytes,
@@ -135,12 +163,20 @@ class Reader {
             spec_.phases = phases_of(value, key);
         else if (key == "stragglers")
             spec_.stragglers = stragglers_of(value, key);
+        else if (key == "product_efficiency")
+            spec_.product_efficiency = curve_of(value, key);
+        else if (key == "memory_efficiency")
+            spec_.memory_efficiency = part(value, key);
+        else if (key == "algorithms")
+            spec_.algorithms = algorithms_of(value, key);
         else if (key != "base")
             fail(key,
                  "is not known; a cluster has name, source, base, flops_f32, flops_f64, "
-                 "flops_bf16, memory_bytes_per_second, memory_bytes, launch_seconds, "
-                 "host, host_copy, host_links, inside, between, devices_per_node, "
-                 "network_ports, phases and stragglers");
+                 "flops_bf16, product_efficiency, memory_bytes_per_second, "
+                 "memory_efficiency, "
+                 "memory_bytes, launch_seconds, host, host_copy, host_links, inside, "
+                 "between, devices_per_node, network_ports, algorithms, phases and "
+                 "stragglers");
     }
 
     static std::string member_of(const std::string& key, const std::string& name) {
@@ -154,11 +190,78 @@ class Reader {
                 link.alpha_seconds = seconds(number_value, member_of(key, name));
             else if (name == "bytes_per_second")
                 link.bytes_per_second = per_second(number_value, member_of(key, name));
+            else if (name == "efficiency")
+                link.efficiency = curve_of(number_value, member_of(key, name));
             else
                 fail(member_of(key, name),
-                     "is not known; a link has alpha_seconds and bytes_per_second");
+                     "is not known; a link has alpha_seconds, bytes_per_second and "
+                     "efficiency");
         }
         return link;
+    }
+
+    Curve curve_of(const Json& value, const std::string& key) {
+        if (!value.is_array()) fail(key, "is not a list of points [size, part]");
+        Curve curve;
+        for (const Json& point : value.elements()) {
+            const std::string place = fmt::format("{}[{}]", key, curve.points.size());
+            if (!point.is_array() || point.elements().size() != 2)
+                fail(place, "is not a point [size, part]");
+            const double size = number(point.elements()[0], place);
+            if (!(size >= 1 && size <= 0x1p62))
+                fail(place, "has a size that is not from 1 to 2^62");
+            if (!curve.points.empty() && size <= curve.points.back().size)
+                fail(place, "has a size that is not larger than the one before");
+            curve.points.push_back({size, part(point.elements()[1], place)});
+        }
+        return curve;
+    }
+
+    std::vector<CollectiveAlgorithm> algorithms_of(const Json& value,
+                                                   const std::string& key) {
+        if (!value.is_array()) fail(key, "is not a list of algorithms");
+        std::vector<CollectiveAlgorithm> algorithms;
+        for (const Json& element : value.elements())
+            algorithms.push_back(
+                algorithm_of(element, fmt::format("{}[{}]", key, algorithms.size())));
+        return algorithms;
+    }
+
+    CollectiveAlgorithm algorithm_of(const Json& value, const std::string& key) {
+        CollectiveAlgorithm algorithm;
+        const std::map<std::string, double*> times{
+            {"base_seconds", &algorithm.base_seconds},
+            {"inside_seconds", &algorithm.inside_seconds},
+            {"between_seconds", &algorithm.between_seconds}};
+        const std::map<std::string, double*> parts{
+            {"inside_efficiency", &algorithm.inside_efficiency},
+            {"between_efficiency", &algorithm.between_efficiency}};
+        for (const auto& [name, member] : sorted(value, key)) {
+            const std::string place = member_of(key, name);
+            if (const auto time = times.find(name); time != times.end())
+                *time->second = seconds(member, place);
+            else if (const auto found = parts.find(name); found != parts.end())
+                *found->second = part(member, place);
+            else if (name == "name")
+                algorithm.name = text(member, place);
+            else if (name == "kind")
+                algorithm.kind = kind_of(member, place);
+            else
+                fail(place,
+                     "is not known; an algorithm has name, kind, base_seconds, "
+                     "inside_seconds, "
+                     "between_seconds, inside_efficiency and between_efficiency");
+        }
+        return algorithm;
+    }
+
+    CollectiveAlgorithm::Kind kind_of(const Json& value, const std::string& key) {
+        const std::string name = text(value, key);
+        for (std::size_t i = 0; i < std::size(CollectiveAlgorithm::kKinds); ++i)
+            if (name == CollectiveAlgorithm::kKinds[i])
+                return static_cast<CollectiveAlgorithm::Kind>(i);
+        fail(key, fmt::format("is '{}'; {} is expected", name,
+                              fmt::join(CollectiveAlgorithm::kKinds, ", ")));
     }
 
     HostSpec host_of(const Json& value, const std::string& key) {
@@ -244,6 +347,12 @@ class Reader {
         return seconds;
     }
 
+    double part(const Json& value, const std::string& key) {
+        const double part = number(value, key);
+        if (!(part >= 0.0001 && part <= 100)) fail(key, "is not from 0.0001 to 100");
+        return part;
+    }
+
     double per_second(const Json& value, const std::string& key) {
         const double rate = number(value, key);
         if (!(rate == 0 || (rate >= 1000 && rate <= 1e30)))
@@ -260,10 +369,12 @@ class Reader {
 
     std::int64_t integer(const Json& value, const std::string& key, std::int64_t least,
                          std::int64_t most) {
-        if (!value.is_integer() || value.get<std::int64_t>() < least ||
-            value.get<std::int64_t>() > most)
+        // 192e9 is a whole number, too.
+        const double size = value.is_number() ? value.get<double>() : -1;
+        if (size != std::floor(size) || size < static_cast<double>(least) ||
+            size > static_cast<double>(most))
             fail(key, fmt::format("is not a whole number from {} to {}", least, most));
-        return value.get<std::int64_t>();
+        return static_cast<std::int64_t>(size);
     }
 
     std::string text(const Json& value, const std::string& key) {
@@ -286,12 +397,20 @@ class Reader {
     ClusterSpec& spec_;
 };
 
-const ClusterSpec* find_preset(const std::string& name) {
-    const auto& presets = cluster_presets();
-    const auto found =
-        std::find_if(presets.begin(), presets.end(),
-                     [&](const ClusterSpec& spec) { return spec.name == name; });
-    return found == presets.end() ? nullptr : &*found;
+std::optional<ClusterSpec> find_preset(const std::string& name) {
+    constexpr std::string_view kPlain = "-data-sheet";
+    const bool plain = name.ends_with(kPlain);
+    const auto found = std::ranges::find(
+        cluster_presets(), plain ? name.substr(0, name.size() - kPlain.size()) : name,
+        &ClusterSpec::name);
+    if (found == cluster_presets().end()) return std::nullopt;
+    ClusterSpec spec = *found;
+    if (!plain) return spec;
+    spec.name = name;
+    spec.product_efficiency = spec.inside.efficiency = spec.between.efficiency = {};
+    spec.memory_efficiency = 1;
+    spec.algorithms.clear();
+    return spec;
 }
 
 std::string file_text(const std::string& path) {
@@ -330,14 +449,14 @@ std::vector<std::string> cluster_preset_names() {
 }
 
 ClusterSpec load_cluster(const std::string& name_or_path) {
-    if (const ClusterSpec* preset = find_preset(name_or_path)) return *preset;
+    if (const auto preset = find_preset(name_or_path)) return *preset;
     const Json json = parse_file(name_or_path);
     ClusterSpec spec;
     if (json.is_object() && json.contains("base")) {
         const std::string base =
             json.at("base").is_string() ? json.at("base").get<std::string>() : "";
-        const ClusterSpec* preset = find_preset(base);
-        require(preset != nullptr, "cluster file {}: base is not a preset ({})",
+        const auto preset = find_preset(base);
+        require(preset.has_value(), "cluster file {}: base is not a preset ({})",
                 name_or_path, fmt::join(cluster_preset_names(), ", "));
         spec = *preset;
     }

@@ -10,10 +10,44 @@
 
 namespace lockstep {
 
-/// A kind of link: a message of b bytes takes alpha + b / beta.
+/// The part of a rate that is reached, by a size. It is interpolated between the points,
+/// on a logarithmic axis of sizes, and constant on either side of them. Without points it
+/// is 1.
+struct Curve {
+    struct Point {
+        double size;  ///< larger than that of the point before
+        double part;  ///< above 0
+    };
+    std::vector<Point> points;
+
+    double at(double size) const;
+};
+
+/// A kind of link: a message of b bytes takes alpha + b / (beta efficiency(b)).
 struct LinkSpec {
     double alpha_seconds = 0;
     double bytes_per_second = 0;  ///< 0: bytes take no time
+    Curve efficiency{};           ///< the part of the rate, by a message's bytes
+};
+
+/// An algorithm of collectives with a protocol, as NCCL has several. It takes
+/// `base_seconds`, and for each step one of the two latencies. Its bytes pass at a part
+/// of the links' rates. A collective takes the fastest algorithm that has its verb.
+struct CollectiveAlgorithm {
+    enum class Kind : std::uint8_t {
+        ring,       ///< all verbs that are rings or chains
+        tree,       ///< all_reduce, over several nodes
+        in_switch,  ///< all_reduce whose sums a node's switches make (NVLink SHARP)
+        pairs       ///< all_to_all, gather, scatter: messages between pairs
+    };
+    static constexpr const char* kKinds[] = {"ring", "tree", "in_switch", "pairs"};
+    std::string name;
+    Kind kind = Kind::ring;
+    double base_seconds = 0;
+    double inside_seconds = 0;      ///< a step between devices of a node
+    double between_seconds = 0;     ///< a step between nodes
+    double inside_efficiency = 1;   ///< the part of its rate
+    double between_efficiency = 1;  ///< the part of its rate
 };
 
 /// A device's share of its node's processors and their memory. bf16 is computed in f32.
@@ -35,6 +69,8 @@ struct ClusterSpec {
     double flops_bf16 = 0;
     double memory_bytes_per_second = 0;
     std::int64_t memory_bytes = 0;  ///< capacity of a device; 0: unlimited
+    Curve product_efficiency{};     ///< the part of flops, by a product's least extent
+    double memory_efficiency = 1;   ///< the part of the memory's rate
     double launch_seconds = 0;      ///< added to each device operation
     LinkSpec host_copy;             ///< between host and device, in either direction
     /// A node's links to its host memory, which its devices share; 0 means one for each
@@ -47,6 +83,9 @@ struct ClusterSpec {
     LinkSpec inside;        ///< between devices of a node, each with its own ports
     LinkSpec between;       ///< between nodes
     int network_ports = 0;  ///< a node's ports to other nodes; 0: one per device
+    /// If there are none, a collective takes a ring, or over several nodes a tree, whose
+    /// steps have the latency of their links.
+    std::vector<CollectiveAlgorithm> algorithms{};
 
     /// Durations of the phases of a training step, for a cluster whose operations are
     /// free (`unit`).
@@ -85,8 +124,9 @@ Picoseconds slowed(Picoseconds time, double factor);
 Picoseconds message_time(const LinkSpec& link, std::int64_t bytes);
 
 /// Time of a device operation: launch + the longer of arithmetic and memory traffic.
+/// `extent` is a product's least extent, and 0 for any other operation.
 Picoseconds operation_time(const ClusterSpec& spec, std::int64_t flops,
-                           std::int64_t bytes, DType dtype);
+                           std::int64_t bytes, DType dtype, std::int64_t extent = 0);
 
 /// Time of an operation of the host: the longer of arithmetic and memory traffic.
 Picoseconds operation_time(const HostSpec& spec, std::int64_t flops, std::int64_t bytes,
@@ -96,12 +136,13 @@ Picoseconds operation_time(const HostSpec& spec, std::int64_t flops, std::int64_
 /// byte is read and written.
 Picoseconds staging_time(const HostSpec& spec, std::int64_t bytes);
 
-/// "unit", "classroom", "v100", "a100", "h100", "h200".
 std::vector<std::string> cluster_preset_names();
 
 /// Returns the preset of that name, or reads a JSON file of at most 1 MiB. The file's
 /// keys are this struct's members. "base" may name a preset, whose values replace missing
-/// keys. Throws UsageError with the file, the key, and what was expected.
+/// keys. A preset's name with "-data-sheet" behind it is the preset without efficiencies
+/// and algorithms: products, memory and links reach their data sheet's rates. Throws
+/// UsageError with the file, the key, and what was expected.
 ClusterSpec load_cluster(const std::string& name_or_path);
 
 /// All presets, each with the source of its figures.

@@ -1,22 +1,12 @@
 #include "src/cost/collectives.hpp"
 
-#include <algorithm>
-#include <bit>
 #include <map>
 
 #include "src/comm/chunks.hpp"
-#include "src/cost/virtual_time.hpp"
 
 namespace lockstep {
 
 namespace {
-
-int ceil_log2(int n) {
-    return static_cast<int>(std::bit_width(static_cast<unsigned>(n - 1)));
-}
-int floor_log2(int n) {
-    return static_cast<int>(std::bit_width(static_cast<unsigned>(n))) - 1;
-}
 
 /// Returns the number of elements outside chunk `skipped`; this index wraps around the
 /// ring.
@@ -136,142 +126,6 @@ CollectiveTraffic collective_traffic(const CollectiveCall& call, int rank) {
         (transfer.sent ? sum.bytes_sent : sum.bytes_received) += transfer.bytes;
     });
     return sum;
-}
-
-namespace {
-
-Picoseconds time_over(const CollectiveCall& call, const LinkSpec& link) {
-    const int n = call.ranks;
-    const std::int64_t bytes = call.count * call.element_bytes;
-    const std::int64_t largest_chunk = (call.count + n - 1) / n * call.element_bytes;
-    switch (call.verb) {
-        case Verb::all_reduce:
-            return time_product(std::int64_t{2} * (n - 1),
-                                message_time(link, largest_chunk));
-        case Verb::all_gather:
-        case Verb::reduce_scatter:
-        case Verb::gather:
-        case Verb::scatter:
-        case Verb::all_to_all:
-            return time_product(n - 1, message_time(link, bytes));
-        // A pipelined chain with small enough pieces takes the latency of every hop, plus
-        // the time of all bytes on one hop.
-        case Verb::broadcast:
-        case Verb::reduce:
-            return time_sum(time_product(n - 2, message_time(link, 0)),
-                            message_time(link, bytes));
-        case Verb::barrier:
-            return time_product(ceil_log2(n), message_time(link, 0));
-        case Verb::split:
-        case Verb::send:
-        case Verb::recv:
-        case Verb::copy:
-            break;
-    }
-    return 0;
-}
-
-/// The members of a collective. Some of them are slow. The slower end of a message sets
-/// its pace.
-class Stragglers {
-  public:
-    Stragglers(const ClusterSpec& spec, const std::vector<int>& members) {
-        for (const int member : members)
-            factors_.push_back(spec.link_factor(member));
-    }
-
-    Picoseconds time_over(const CollectiveCall& call, const LinkSpec& link) const {
-        if (call.verb == Verb::gather || call.verb == Verb::scatter)
-            return time_at_root(call, link);
-        if (call.verb == Verb::broadcast) return time_of_chain(call, call.root, link);
-        if (call.verb == Verb::reduce) return time_of_chain(call, call.root + 1, link);
-        // In each step every member waits, directly or through others, for the slowest
-        // message.
-        return slowed(lockstep::time_over(call, link), std::ranges::max(factors_));
-    }
-
-  private:
-    double factor(int a, int b) const {
-        return std::max(factors_[a % factors_.size()], factors_[b % factors_.size()]);
-    }
-    /// One message after another passes the root's port.
-    Picoseconds time_at_root(const CollectiveCall& call, const LinkSpec& link) const {
-        const Picoseconds even = message_time(link, call.count * call.element_bytes);
-        Picoseconds time = 0;
-        for (int peer = 0; peer < call.ranks; ++peer)
-            if (peer != call.root)
-                time = time_sum(time, slowed(even, factor(call.root, peer)));
-        return time;
-    }
-    /// Returns the latencies of all hops, plus the time of the bytes on the slowest hop.
-    Picoseconds time_of_chain(const CollectiveCall& call, int first,
-                              const LinkSpec& link) const {
-        const Picoseconds hop = message_time(link, 0);
-        const Picoseconds whole = message_time(link, call.count * call.element_bytes);
-        double slowest = 1;
-        Picoseconds latency = 0;
-        for (int from = first; from < first + call.ranks - 1; ++from) {
-            slowest = std::max(slowest, factor(from, from + 1));
-            latency = time_sum(latency, slowed(hop, factor(from, from + 1)));
-        }
-        return time_sum(latency, slowed(whole - hop, slowest));
-    }
-
-    std::vector<double> factors_;  ///< by member
-};
-
-}  // namespace
-
-Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
-                            const std::vector<int>& members) {
-    if (call.ranks == 1) return 0;
-    bool inside = false;
-    bool between = false;
-    for (std::size_t i = 0; i < members.size(); ++i)
-        (spec.same_node(members[i], members[(i + 1) % members.size()]) ? inside
-                                                                       : between) = true;
-    const auto over = [&](const LinkSpec& link) {
-        return spec.stragglers.empty() ? time_over(call, link)
-                                       : Stragglers(spec, members).time_over(call, link);
-    };
-    return std::max(inside ? over(spec.inside) : 0, between ? over(spec.between) : 0);
-}
-
-Picoseconds collective_latency(CollectiveCall call, const ClusterSpec& spec,
-                               const std::vector<int>& members) {
-    call.count = 0;
-    return collective_time(call, spec, members);
-}
-
-namespace {
-
-double message_seconds(const LinkSpec& link, double bytes) {
-    return link.alpha_seconds +
-           (link.bytes_per_second > 0 ? bytes / link.bytes_per_second : 0);
-}
-
-double folding_seconds(const LinkSpec& link, std::int64_t bytes, int ranks) {
-    const bool power = std::has_single_bit(static_cast<unsigned>(ranks));
-    return power ? 0 : 2 * message_seconds(link, static_cast<double>(bytes));
-}
-
-}  // namespace
-
-double ring_all_reduce_seconds(const LinkSpec& link, std::int64_t bytes, int ranks) {
-    return 2 * (ranks - 1) * message_seconds(link, static_cast<double>(bytes) / ranks);
-}
-
-double recursive_doubling_seconds(const LinkSpec& link, std::int64_t bytes, int ranks) {
-    return floor_log2(ranks) * message_seconds(link, static_cast<double>(bytes)) +
-           folding_seconds(link, bytes, ranks);
-}
-
-double halving_doubling_seconds(const LinkSpec& link, std::int64_t bytes, int ranks) {
-    const int n = static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)));
-    const double moved = 2.0 * (n - 1) / n * static_cast<double>(bytes);
-    return 2 * floor_log2(ranks) * link.alpha_seconds +
-           (link.bytes_per_second > 0 ? moved / link.bytes_per_second : 0) +
-           folding_seconds(link, bytes, ranks);
 }
 
 TrafficByLink collective_share(const CollectiveCall& call, int member,

@@ -52,12 +52,17 @@ void for_each_transfer(const CollectiveCall& call, int rank,
 /// Returns the total that `rank` exchanges with all other ranks.
 CollectiveTraffic collective_traffic(const CollectiveCall& call, int rank);
 
-/// Returns a collective's time by the alpha-beta model, over the slowest link from a
-/// member to the next. A straggler slows the messages that it sends or receives. A ring,
-/// an all_to_all and a barrier have the pace of the slowest straggler. gather and scatter
-/// are one message after another at the root, each at its own pace. A chain (broadcast,
-/// reduce) takes the latency of each hop, plus the time of the bytes on the slowest hop.
-/// `members` are the ranks in the run.
+/// Returns a collective's time. Inside a node, or with one device on each node, each step
+/// takes its link's alpha + bytes / beta. A group with several devices on each of several
+/// nodes has a ring for each network port of a node, and the rings share the bytes; an
+/// all_reduce also has a tree over the nodes, and takes the faster one. If the cluster
+/// lists algorithms, the fastest of them decides (ClusterSpec::algorithms).
+///
+/// A straggler slows the messages that it sends or receives. A ring, an all_to_all and a
+/// barrier have the pace of the slowest straggler. gather and scatter are one message
+/// after another at the root, each at its own pace. A chain (broadcast, reduce) takes the
+/// latency of each hop, plus the time of the bytes on the slowest hop. `members` are the
+/// ranks in the run.
 Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
                             const std::vector<int>& members);
 /// Returns the time of the same collective without bytes.

@@ -5,6 +5,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+constexpr double kUs = 1e-6;
 
 // The latency of a message over NVLink or the network is what NCCL's tuner assumes for
 // one ring step of its Simple protocol (NCCL 2.28, src/graph/tuning.cc): 3.4 us and 14
@@ -17,6 +18,32 @@ constexpr double kNetworkAlpha = 14e-6;
 /// and a host copy's latency.
 constexpr double kLaunch = 3e-6;
 constexpr double kHostAlpha = 10e-6;
+
+// Latencies inside a node, in us by protocol, and parts of a link's rate are what NCCL
+// 2.28's tuner assumes (src/graph/tuning.cc). Those between nodes are fitted: 16 H100s on
+// two nodes with NDR InfiniBand take about twice as long as the tuner assumes (a table of
+// all_reduce_perf in dstack's page on Nebius, 2025).
+std::vector<CollectiveAlgorithm> nccl_algorithms(double ll_share) {
+    using Kind = CollectiveAlgorithm::Kind;
+    return {
+        {"ring LL", Kind::ring, 6.6 * kUs, 0.6 * kUs, 5.7 * kUs, ll_share, 0.03},
+        {"ring LL128", Kind::ring, 14 * kUs, 1.9 * kUs, 12 * kUs, 0.92, 0.59},
+        {"ring Simple", Kind::ring, 8.4 * kUs, 3.4 * kUs, 20 * kUs, 1, 1},
+        {"tree LL", Kind::tree, 6.8 * kUs, 0.6 * kUs, 10.5 * kUs, ll_share, 0.03},
+        {"tree LL128", Kind::tree, 14 * kUs, 1.25 * kUs, 26 * kUs, 0.92, 0.59},
+        {"tree Simple", Kind::tree, 8.4 * kUs, 4 * kUs, 20 * kUs, 0.92, 0.88},
+        {"pairs", Kind::pairs, 12 * kUs, 0.8 * kUs, 4 * kUs, 0.9, 0.75},
+    };
+}
+
+/// The part of its peak that a product reaches on an A100, by its least extent, and the
+/// part of the memory's rate: fitted to the times of a layer of 22 B parameters on 8
+/// devices (Korthikanti et al. 2022, 2205.05198, table 4; five rows, four constants, 3 %
+/// rms). Nothing as good is published for later devices, so they have the same.
+void set_efficiency(ClusterSpec& spec) {
+    spec.product_efficiency = {{{96, 0.3}, {768, 0.58}, {3072, 0.66}}};
+    spec.memory_efficiency = 0.95;
+}
 
 /// A node's processors, from their data sheets and the DGX's.
 struct Processors {
@@ -101,6 +128,8 @@ ClusterSpec a100() {
     spec.host = host_of({2 * 64, 2.25e9, 32, 2 * 8 * 3200e6 * 8, 2'000'000'000'000});
     spec.inside = {kNvlinkAlpha, 12 * 20.0e9};
     spec.between = {kNetworkAlpha, 25e9};
+    spec.algorithms = nccl_algorithms(0.37);
+    set_efficiency(spec);
     return spec;
 }
 
@@ -122,6 +151,8 @@ ClusterSpec h100() {
     spec.host = host_of({2 * 56, 2.0e9, 64, 2 * 8 * 4800e6 * 8, 2'000'000'000'000});
     spec.inside = {kNvlinkAlpha, 18 * 20.6e9};
     spec.between = {kNetworkAlpha, 50e9};
+    spec.algorithms = nccl_algorithms(0.38);
+    set_efficiency(spec);
     return spec;
 }
 
@@ -136,11 +167,90 @@ ClusterSpec h200() {
     return spec;
 }
 
+ClusterSpec h100_nvls() {
+    using Kind = CollectiveAlgorithm::Kind;
+    ClusterSpec spec = h100();
+    spec.name = "h100-nvls";
+    spec.source =
+        "h100, with all-reduces that the switches add up (NVLink SHARP), which is NCCL's "
+        "default: all_reduce_perf of one p5.48xlarge, and of two H100 nodes (see h100)";
+    spec.algorithms.push_back(
+        {"NVLS", Kind::in_switch, 50 * kUs, 2.5 * kUs, 82 * kUs, 0.735, 0.63});
+    return spec;
+}
+
+ClusterSpec b200() {
+    using Kind = CollectiveAlgorithm::Kind;
+    ClusterSpec spec = h100();
+    spec.name = "b200";
+    spec.source =
+        "DGX B200: NVIDIA DGX B200 data sheet (2024), dense, no sparsity. 8 x NDR "
+        "InfiniBand a node. NCCL 2.28 src/graph/tuning.cc, and all_reduce_perf of two "
+        "nodes (dstack's blog on Lambda's Kubernetes, 2025). Products: as h100";
+    spec.flops_f32 = 75e12;
+    spec.flops_f64 = 37e12;
+    spec.flops_bf16 = 2250e12;
+    spec.memory_bytes_per_second = 8e12;
+    spec.memory_bytes = 180'000'000'000;
+    spec.inside = {kNvlinkAlpha, 18 * 40.1e9};
+    spec.algorithms.push_back(
+        {"NVLS", Kind::in_switch, 20 * kUs, 2.5 * kUs, 52 * kUs, 0.66, 0.725});
+    spec.algorithms.push_back(
+        {"NVLS", Kind::in_switch, 50 * kUs, 2.5 * kUs, 82 * kUs, 0.66, 0.97});
+    return spec;
+}
+
+ClusterSpec gb200_nvl72() {
+    using Kind = CollectiveAlgorithm::Kind;
+    ClusterSpec spec = b200();
+    spec.name = "gb200-nvl72";
+    spec.source =
+        "GB200 NVL72: NVIDIA GB200 NVL72 data sheet (2024), dense, no sparsity; the 72 "
+        "devices of a rack are a node. NCCL 2.28 src/graph/tuning.cc, and "
+        "all_reduce_perf of one rack (coreweave/nccl-tests issue 43). Products: as h100";
+    spec.flops_f32 = 80e12;
+    spec.flops_f64 = 40e12;
+    spec.flops_bf16 = 2500e12;
+    spec.memory_bytes = 186'000'000'000;
+    spec.devices_per_node = 72;
+    spec.algorithms = nccl_algorithms(0.38);
+    spec.algorithms.push_back(
+        {"NVLS", Kind::in_switch, 470 * kUs, 2.5 * kUs, 175 * kUs, 0.588, 0.97});
+    return spec;
+}
+
+ClusterSpec mi300x() {
+    using Kind = CollectiveAlgorithm::Kind;
+    ClusterSpec spec = h100();
+    spec.name = "mi300x";
+    spec.source =
+        "8 x MI300X: AMD MI300X data sheet (2023), dense, no sparsity; 7 x Infinity "
+        "Fabric of 64 GB/s a device. 8 x 400 Gbit/s a node. all_reduce_perf of one node "
+        "(ROCm/rccl-tests) and of two. Products: as h100";
+    spec.flops_f32 = 163.4e12;
+    spec.flops_f64 = 81.7e12;
+    spec.flops_bf16 = 1307.4e12;
+    spec.memory_bytes_per_second = 5.3e12;
+    spec.memory_bytes = 192'000'000'000;
+    spec.inside = {kNvlinkAlpha, 7 * 64e9};
+    spec.algorithms = {
+        {"ring LL", Kind::ring, 5 * kUs, 0.6 * kUs, 6 * kUs, 0.156, 0.03},
+        {"ring LL128", Kind::ring, 11 * kUs, 0.65 * kUs, 13 * kUs, 0.508, 0.59},
+        {"ring Simple", Kind::ring, 22 * kUs, 3.4 * kUs, 20 * kUs, 0.711, 1},
+        {"tree LL", Kind::tree, 5 * kUs, 0.6 * kUs, 12 * kUs, 0.156, 0.03},
+        {"tree LL128", Kind::tree, 11 * kUs, 0.65 * kUs, 22 * kUs, 0.508, 0.59},
+        {"tree Simple", Kind::tree, 22 * kUs, 3.4 * kUs, 20 * kUs, 0.711, 0.88},
+        {"pairs", Kind::pairs, 20 * kUs, 1.2 * kUs, 1.5 * kUs, 0.7, 0.97},
+    };
+    return spec;
+}
+
 }  // namespace
 
 const std::vector<ClusterSpec>& cluster_presets() {
-    static const std::vector<ClusterSpec> presets{unit(), classroom(), v100(),
-                                                  a100(), h100(),      h200()};
+    static const std::vector<ClusterSpec> presets{
+        unit(), classroom(), v100(), a100(),        h100(),
+        h200(), h100_nvls(), b200(), gb200_nvl72(), mi300x()};
     return presets;
 }
 

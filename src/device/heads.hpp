@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "src/core/tensor.hpp"
@@ -57,6 +58,11 @@ struct AttentionHeads {
 
     std::int64_t group() const { return queries.heads / keys.heads; }
 };
+
+/// Returns the least extent of the products of one head.
+inline std::int64_t least_extent(const AttentionHeads& heads) {
+    return std::min({heads.queries.rows(), heads.keys.rows(), heads.queries.width});
+}
 
 /// The columns of queries and keys that turn with positions; other columns do not turn.
 struct TurnedHeads {

@@ -324,6 +324,18 @@ void LocalDevice::perform(OperationRef operation, SourceLine at) {
     operation.visit([&](auto& op) { perform(op, at); });
 }
 
+namespace {
+
+template <typename Op>
+std::int64_t extent_of(const Op& operation) {
+    if constexpr (requires { operation.least_extent(); })
+        return operation.least_extent();
+    else
+        return 0;
+}
+
+}  // namespace
+
 template <typename Op>
 void LocalDevice::perform(Op& operation, SourceLine at) {
     const OperandCheck check(*this, Op::kName, at);
@@ -345,6 +357,7 @@ void LocalDevice::perform(Op& operation, SourceLine at) {
         .kind = kKindOf<Op>,
         .name = Op::kName,
         .flops = flops,
+        .extent = extent_of(operation),
         .bytes = operands.bytes(),
         .dtype = multiplied_in(operation, told),
         .reads = {told.reads.data(), told.read},

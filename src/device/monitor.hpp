@@ -34,8 +34,9 @@ constexpr const char* name_of(Phase phase) {
 struct DeviceOperation {
     OperationKind kind;
     const char* name;
-    std::int64_t flops;  ///< floating point operations; a multiply-add is two
-    std::int64_t bytes;  ///< bytes read from and written to device memory
+    std::int64_t flops;   ///< floating point operations; a multiply-add is two
+    std::int64_t extent;  ///< of products, the least extent; 0 for other operations
+    std::int64_t bytes;   ///< bytes read from and written to device memory
     DType dtype;
     std::span<const Tensor* const> reads;
     std::span<const Tensor* const> writes;

@@ -28,7 +28,7 @@ void serve_thousand(benchmark::State& state) {
     options.ranks = replicas * ways;
     options.numbers = false;
     options.check = sim::CheckLevel::cheap;
-    options.spec = load_cluster("h100");
+    options.spec = load_cluster("h100-data-sheet");
     ServiceReport report;
     for ([[maybe_unused]] auto _ : state) {
         std::vector<std::vector<Served>> served(replicas);

@@ -48,7 +48,7 @@ template <typename Regions>
 void gpt_3_step(benchmark::State& state) {
     sim::ClusterOptions options;
     options.ranks = static_cast<int>(state.range(0));
-    options.spec = load_cluster("h100");
+    options.spec = load_cluster("h100-data-sheet");
     options.spec.memory_bytes = 0;
     options.numbers = false;
     RunReport report;

@@ -59,7 +59,7 @@ TEST_CASE("a cluster file changes only the keys that it names", "[cost]") {
     CHECK(spec.name == "mine");
     CHECK(spec.memory_bytes == 1000);
     CHECK(spec.network_ports == 2);
-    CHECK(spec.flops_f32 == load_cluster("h100").flops_f32);
+    CHECK(spec.flops_f32 == load_cluster("h100-data-sheet").flops_f32);
     CHECK(message_time(spec.inside, 1000) == 3'000'000);
     REQUIRE(spec.phases);
     CHECK(spec.phases->backward_weight == 3);
@@ -69,7 +69,7 @@ TEST_CASE("a cluster file changes only the keys that it names", "[cost]") {
     CHECK(spec.link_factor(0) == 1.5);
     CHECK(spec.compute_factor(1) == 1);
     CHECK(spec.host.memory_bytes == 500);
-    CHECK(spec.host.flops_f32 == load_cluster("h100").host.flops_f32);
+    CHECK(spec.host.flops_f32 == load_cluster("h100-data-sheet").host.flops_f32);
     CHECK(spec.host_links == 4);
     CHECK(staging_time(spec.host, 500) == 1'000'000);
     CHECK(operation_time(spec.host, 0, 3000, DType::bf16) == 3'000'000);
@@ -102,6 +102,47 @@ TEST_CASE("an error in a cluster file names the key", "[cost][errors]") {
                   {"stragglers[0].speed", "rank, compute and links"});
     check_refused(R"({"host": {"cores": 4}})", {"host.cores", "memory_bytes"});
     check_refused(R"({"host": {"flops_f32": -1}})", {"host.flops_f32"});
+}
+
+TEST_CASE("a file can give efficiencies and algorithms", "[cost]") {
+    const ClusterSpec spec = load(R"({"memory_bytes": 192e9, "memory_efficiency": 0.5,
+        "flops_f32": 1e12, "memory_bytes_per_second": 1e12,
+        "product_efficiency": [[64, 0.2], [256, 0.6]],
+        "inside": {"bytes_per_second": 1e9, "efficiency": [[1024, 0.25]]},
+        "algorithms": [{"name": "fast", "kind": "ring", "base_seconds": 1e-6,
+                        "inside_seconds": 2e-6, "inside_efficiency": 0.5}]})");
+    CHECK(spec.memory_bytes == 192'000'000'000);
+    CHECK(spec.product_efficiency.at(1) == 0.2);
+    CHECK(spec.product_efficiency.at(128) == Approx(0.4));
+    CHECK(spec.product_efficiency.at(4096) == 0.6);
+    CHECK(operation_time(spec, 1000, 0, DType::f32, 4096) == 1667);
+    CHECK(operation_time(spec, 1000, 0, DType::f32) == 1000);
+    CHECK(operation_time(spec, 0, 1000, DType::f32) == 2000);
+    CHECK(message_time(spec.inside, 1000) == 4'000'000);
+    // A ring of two: the base, two steps, and the bytes at half of the rate.
+    CHECK(collective_time({Verb::all_reduce, 250, 4, 2}, spec, {0, 1}) == 7'000'000);
+    check_refused(R"({"memory_bytes": 1.5})", {"memory_bytes", "whole number"});
+    check_refused(R"({"memory_bytes": 1e30})", {"memory_bytes", "whole number"});
+    check_refused(R"({"product_efficiency": [[64, 0.2], [64, 0.3]]})",
+                  {"product_efficiency[1]", "larger"});
+    check_refused(R"({"product_efficiency": [[64]]})", {"product_efficiency[0]", "part"});
+    check_refused(R"({"product_efficiency": 0.5})", {"product_efficiency", "points"});
+    check_refused(R"({"memory_efficiency": 0})", {"memory_efficiency", "0.0001"});
+    check_refused(R"({"algorithms": [{"kind": "star"}]})",
+                  {"algorithms[0].kind", "'star'", "ring, tree, in_switch, pairs"});
+    check_refused(R"({"algorithms": [{"speed": 1}]})",
+                  {"algorithms[0].speed", "base_seconds"});
+}
+
+TEST_CASE("a preset's data sheet has neither efficiencies nor algorithms", "[cost]") {
+    for (const ClusterSpec& preset : cluster_presets()) {
+        const ClusterSpec plain = load_cluster(preset.name + "-data-sheet");
+        CHECK(plain.name == preset.name + "-data-sheet");
+        CHECK(plain.product_efficiency.points.empty());
+        CHECK(plain.memory_efficiency == 1);
+        CHECK(plain.algorithms.empty());
+        CHECK(plain.flops_bf16 == preset.flops_bf16);
+    }
 }
 
 TEST_CASE("a file that is no cluster file is refused with its name and the reason",

@@ -704,7 +704,7 @@ TEST_CASE("Factors save time between nodes, but hardly inside a node",
         sim::ClusterOptions options;
         options.ranks = ranks;
         options.numbers = false;
-        options.spec = load_cluster("h100");
+        options.spec = load_cluster("h100-data-sheet");
         return sim::make_cluster(options)->run([&](Rank& rank) {
             const auto gpt =
                 make_gpt({rank.device(), DType::f32, 1, ""}, {5000, 64, 2, {768, 12}});
@@ -717,7 +717,7 @@ TEST_CASE("Factors save time between nodes, but hardly inside a node",
     if (ranks == 4)
         CHECK(compressed.makespan() > whole.makespan() / 2);
     else
-        CHECK(compressed.makespan() < whole.makespan() / 8);
+        CHECK(compressed.makespan() < whole.makespan() / 2);
 }
 
 TEST_CASE("A rank's error does not collect its difference from the other ranks",

@@ -36,7 +36,7 @@ RunReport step_of(const GptSizes& sizes, const Layout& layout) {
     options.ranks = layout.ranks();
     options.workers = 1;
     options.numbers = false;
-    options.spec = load_cluster("h100");
+    options.spec = load_cluster("h100-data-sheet");
     return sim::make_cluster(options)->run([&](Rank& rank) {
         Device& device = rank.device();
         // Ranks of "ep" are neighbours, so all experts of a stage are on few nodes.

@@ -49,7 +49,7 @@ RunReport step_of(const Layout& layout) {
     options.ranks = static_cast<int>(layout.tp * layout.dp);
     options.workers = 1;
     options.numbers = false;
-    options.spec = load_cluster("h100");
+    options.spec = load_cluster("h100-data-sheet");
     options.spec.devices_per_node = static_cast<int>(layout.tp);
     return sim::make_cluster(options)->run([&](Rank& rank) {
         Device& device = rank.device();
@@ -186,7 +186,7 @@ void check_bytes(const Layout& layout, const RunReport& report) {
 /// The line between nodes must be busy at least for the time of its bytes. Each device
 /// must be busy for the time of its computation.
 void check_time(const Layout& layout, const RunReport& report) {
-    const ClusterSpec spec = load_cluster("h100");
+    const ClusterSpec spec = load_cluster("h100-data-sheet");
     const Units units = units_of(layout);
     const std::int64_t sent = kBf16 * (3 * units.all(layout.layers) - units.table) /
                               layout.dp * (layout.dp - 1);

@@ -128,7 +128,7 @@ TEST_CASE("shapes only: the same time, bytes and memory as with numbers",
     const auto run = [](bool numbers) {
         sim::ClusterOptions options;
         options.ranks = 5;
-        options.spec = load_cluster("h100");
+        options.spec = load_cluster("h100-data-sheet");
         options.numbers = numbers;
         return sim::make_cluster(options)->run(
             [](Rank& rank) { random_exchange(rank, 1); });

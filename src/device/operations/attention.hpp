@@ -47,6 +47,7 @@ struct HeadProducts {
         return {reads("x", x), reads("y", y), makes("products", products)};
     }
     std::int64_t flops() const { return 2 * products.elements() * x.width; }
+    std::int64_t least_extent() const { return std::min({x.rows(), y.rows(), x.width}); }
     Derivation derivation() const { return Derivation::linear_in(0, 1); }
 };
 
@@ -80,6 +81,9 @@ struct HeadSums {
         return {reads("weights", weights), reads("y", y), makes("sums", sums)};
     }
     std::int64_t flops() const { return 2 * weights.elements() * y.width; }
+    std::int64_t least_extent() const {
+        return std::min({weights.shape()[2], weights.shape()[3], y.width});
+    }
     Derivation derivation() const { return Derivation::linear_in(0, 1); }
     void when_empty(const auto& fill) const { fill(sums, 0); }
 };
@@ -109,6 +113,9 @@ struct AddHeadSums {
                 adds_to("destination", destination)};
     }
     std::int64_t flops() const { return 2 * weights.elements() * y.width; }
+    std::int64_t least_extent() const {
+        return std::min({weights.shape()[2], weights.shape()[3], y.width});
+    }
     Derivation derivation() const {
         return Derivation::adding(Derivation::linear_in(0, 1), options.factor);
     }
@@ -192,6 +199,7 @@ struct Attend {
     std::int64_t flops() const {
         return pairs_of(heads, options) * (4 * heads.queries.width + kFlopsOfPair);
     }
+    std::int64_t least_extent() const { return lockstep::least_extent(heads); }
     /// Returns the heads' type: the state is f32 if the heads are bf16.
     DType multiplied_in() const { return heads.queries.tensor.dtype(); }
     Derivation derivation() const { return {}; }
@@ -293,6 +301,7 @@ struct AttendBackward {
     std::int64_t flops() const {
         return pairs_of(heads, options) * (10 * heads.queries.width + kFlopsOfPair);
     }
+    std::int64_t least_extent() const { return lockstep::least_extent(heads); }
     Derivation derivation() const { return {}; }
 };
 
@@ -446,6 +455,9 @@ struct HeadMatmul {
         return {reads("x", x), reads("matrices", matrices), makes("y", y)};
     }
     std::int64_t flops() const { return 2 * y.elements() * x.width; }
+    std::int64_t least_extent() const {
+        return std::min({x.rows() * x.batches(), x.width, n()});
+    }
     Derivation derivation() const { return Derivation::linear_in(0, 1); }
 };
 

@@ -67,6 +67,7 @@ struct Matmul {
                 Operand{"destination", &destination, use, destination.bytes()}};
     }
     std::int64_t flops() const { return 2 * m() * k() * n(); }
+    std::int64_t least_extent() const { return std::min({m(), k(), n()}); }
     Derivation derivation() const { return Derivation::linear_in(0, 1); }
     /// The sum of no products is zero.
     void when_empty(const auto& fill) const {
@@ -148,6 +149,10 @@ struct GroupedMatmul {
                     adds_to_used ? of_used(destination.bytes()) : destination.bytes()}};
     }
     std::int64_t flops() const { return 2 * a.elements() * n(); }
+    /// Of a group with the mean number of rows.
+    std::int64_t least_extent() const {
+        return std::min({a.shape().matrix_rows() / groups(), a.shape().columns(), n()});
+    }
     Derivation derivation() const { return Derivation::linear_in(0, 1); }
     /// The sum of no products is zero.
     void when_empty(const auto& fill) const {

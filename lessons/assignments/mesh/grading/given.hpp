@@ -79,7 +79,8 @@ void each_number(GivenJob& job, Visit visit) {
 /// Returns a preset with this size of a node, memory (GB), and rate between nodes (MB/s).
 inline ClusterSpec cluster_of(const std::string& preset, int devices_per_node,
                               std::int64_t memory, std::int64_t network) {
-    ClusterSpec spec = load_cluster(preset);
+    ClusterSpec spec = load_cluster(preset + "-data-sheet");
+    spec.name = preset;
     spec.devices_per_node = devices_per_node;
     spec.memory_bytes = memory * 1'000'000'000;
     spec.between.bytes_per_second = static_cast<double>(network) * 1e6;

@@ -39,18 +39,20 @@ Sample sample(const char* name, const char* preset, int devices_per_node,
 }
 
 std::vector<Sample> samples() {
-    Sample wide = sample("A wide model on two nodes of four", "v100", 4, 16);
+    Sample wide = sample("A wide model on two nodes of four", "v100-data-sheet", 4, 16);
     wide.setting.sizes.vocabulary = 50'000;
     wide.setting.sizes.context = 2048;
     wide.setting.sizes.block = {.hidden = 6144, .heads = 48, .kv_heads = 8};
     wide.setting.sequences = 4;
-    Sample nodes = sample("Four nodes of four, and a slow network", "a100", 4, 24);
+    Sample nodes =
+        sample("Four nodes of four, and a slow network", "a100-data-sheet", 4, 24);
     nodes.setting.devices = 16;
     nodes.setting.sizes.context = 12'288;
     nodes.setting.sizes.block = {.hidden = 4096, .heads = 32};
     nodes.setting.sequences = 4;
     nodes.setting.cluster.between.bytes_per_second = 12.5e9;
-    Sample context = sample("Long sequences on a node of eight", "a100", 8, 24);
+    Sample context =
+        sample("Long sequences on a node of eight", "a100-data-sheet", 8, 24);
     context.setting.sizes.context = 32'768;
     context.setting.sizes.block = {.hidden = 6144, .heads = 48, .kv_heads = 8};
     context.setting.sequences = 2;

@@ -153,7 +153,7 @@ void test_choice() {
     Setting setting;
     setting.sizes = {32'000, 2048, 8, {.hidden = 2048, .heads = 16}};
     setting.sequences = setting.devices = 4;
-    setting.cluster = load_cluster("a100");
+    setting.cluster = load_cluster("a100-data-sheet");
     setting.cluster.devices_per_node = 2;
     setting.cluster.memory_bytes = 3 * kGB;
     const Axes axes = adapters::choose(setting);
