@@ -296,7 +296,7 @@ ServiceSettings read_service(const std::string& text, const std::string& name) {
     ServiceSettings settings;
     settings.file = name;
     settings.axes = {{"dp", 1}};
-    settings.cluster = load_cluster("h100-data-sheet");
+    settings.cluster = load_cluster("h100");
     ServiceReader(settings).read(parsed(text, name));
     return settings;
 }

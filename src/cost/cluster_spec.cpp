@@ -173,10 +173,9 @@ class Reader {
             fail(key,
                  "is not known; a cluster has name, source, base, flops_f32, flops_f64, "
                  "flops_bf16, product_efficiency, memory_bytes_per_second, "
-                 "memory_efficiency, "
-                 "memory_bytes, launch_seconds, host, host_copy, host_links, inside, "
-                 "between, devices_per_node, network_ports, algorithms, phases and "
-                 "stragglers");
+                 "memory_efficiency, memory_bytes, launch_seconds, host, host_copy, "
+                 "host_links, inside, between, devices_per_node, network_ports, "
+                 "algorithms, phases and stragglers");
     }
 
     static std::string member_of(const std::string& key, const std::string& name) {
@@ -249,8 +248,8 @@ class Reader {
             else
                 fail(place,
                      "is not known; an algorithm has name, kind, base_seconds, "
-                     "inside_seconds, "
-                     "between_seconds, inside_efficiency and between_efficiency");
+                     "inside_seconds, between_seconds, inside_efficiency and "
+                     "between_efficiency");
         }
         return algorithm;
     }

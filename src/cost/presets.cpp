@@ -115,7 +115,8 @@ ClusterSpec a100() {
     spec.name = "a100";
     spec.source =
         "DGX A100 80 GB: NVIDIA A100 data sheet (2021), dense, no sparsity. 8 x HDR "
-        "InfiniBand a node. Message times: NCCL 2.28 src/graph/tuning.cc";
+        "InfiniBand a node. Messages: NCCL 2.28 src/graph/tuning.cc, and between nodes "
+        "as h100. Products: Korthikanti et al. 2022, table 4";
     spec.flops_f32 = 19.5e12;
     spec.flops_f64 = 9.7e12;
     spec.flops_bf16 = 312e12;
@@ -138,7 +139,9 @@ ClusterSpec h100() {
     spec.name = "h100";
     spec.source =
         "DGX H100: NVIDIA H100 SXM data sheet (2023), dense, no sparsity. 8 x NDR "
-        "InfiniBand a node. Message times: NCCL 2.28 src/graph/tuning.cc";
+        "InfiniBand a node. Messages: NCCL 2.28 src/graph/tuning.cc, without NVLink "
+        "SHARP, and between nodes all_reduce_perf of two nodes (dstack's page on Nebius, "
+        "2025). Products: as a100";
     spec.flops_f32 = 67e12;
     spec.flops_f64 = 34e12;
     spec.flops_bf16 = 989.4e12;
@@ -161,7 +164,7 @@ ClusterSpec h200() {
     spec.name = "h200";
     spec.source =
         "DGX H200: NVIDIA H200 SXM data sheet (2024): the H100's arithmetic with 141 GB "
-        "at 4.8 TB/s. Message times: NCCL 2.28 src/graph/tuning.cc";
+        "at 4.8 TB/s. Messages and products: as h100";
     spec.memory_bytes_per_second = 4.8e12;
     spec.memory_bytes = 141'000'000'000;
     return spec;
@@ -173,7 +176,7 @@ ClusterSpec h100_nvls() {
     spec.name = "h100-nvls";
     spec.source =
         "h100, with all-reduces that the switches add up (NVLink SHARP), which is NCCL's "
-        "default: all_reduce_perf of one p5.48xlarge, and of two H100 nodes (see h100)";
+        "default: all_reduce_perf of one p5.48xlarge (aws-samples) and of two H100 nodes";
     spec.algorithms.push_back(
         {"NVLS", Kind::in_switch, 50 * kUs, 2.5 * kUs, 82 * kUs, 0.735, 0.63});
     return spec;
@@ -186,7 +189,7 @@ ClusterSpec b200() {
     spec.source =
         "DGX B200: NVIDIA DGX B200 data sheet (2024), dense, no sparsity. 8 x NDR "
         "InfiniBand a node. NCCL 2.28 src/graph/tuning.cc, and all_reduce_perf of two "
-        "nodes (dstack's blog on Lambda's Kubernetes, 2025). Products: as h100";
+        "nodes (dstack's blog on Lambda's Kubernetes, 2025). Products: as a100";
     spec.flops_f32 = 75e12;
     spec.flops_f64 = 37e12;
     spec.flops_bf16 = 2250e12;
@@ -207,7 +210,7 @@ ClusterSpec gb200_nvl72() {
     spec.source =
         "GB200 NVL72: NVIDIA GB200 NVL72 data sheet (2024), dense, no sparsity; the 72 "
         "devices of a rack are a node. NCCL 2.28 src/graph/tuning.cc, and "
-        "all_reduce_perf of one rack (coreweave/nccl-tests issue 43). Products: as h100";
+        "all_reduce_perf of one rack (coreweave/nccl-tests issue 43). Products: as a100";
     spec.flops_f32 = 80e12;
     spec.flops_f64 = 40e12;
     spec.flops_bf16 = 2500e12;
@@ -225,8 +228,8 @@ ClusterSpec mi300x() {
     spec.name = "mi300x";
     spec.source =
         "8 x MI300X: AMD MI300X data sheet (2023), dense, no sparsity; 7 x Infinity "
-        "Fabric of 64 GB/s a device. 8 x 400 Gbit/s a node. all_reduce_perf of one node "
-        "(ROCm/rccl-tests) and of two. Products: as h100";
+        "Fabric of 64 GB/s a device. 8 x 400 Gbit/s a node. Messages: all_reduce_perf of "
+        "one node (hisohara/ai-scripts), and between nodes as h100. Products: as a100";
     spec.flops_f32 = 163.4e12;
     spec.flops_f64 = 81.7e12;
     spec.flops_bf16 = 1307.4e12;
