@@ -95,7 +95,7 @@ double bus_bandwidth(const ClusterSpec& spec, int ranks, double bytes) {
     return bytes * 2 * (ranks - 1) / ranks / all_reduce_us(spec, ranks, bytes) * 1e-3;
 }
 
-ClusterSpec with_network(const char* preset, int ports, LinkSpec between) {
+ClusterSpec with_network(const char* preset, int ports, const LinkSpec& between) {
     ClusterSpec spec = load_cluster(preset);
     spec.network_ports = ports;
     spec.between = between;
@@ -200,8 +200,8 @@ TEST_CASE("NCCL's choice of algorithm and protocol follows the size", "[cost]") 
     // All-reduce of 32 H100s on four nodes: 256 MB take about 1.5 ms.
     CHECK(all_reduce_us(spec, 32, 256e6) == Approx(1500).epsilon(0.15));
     double before = 0;
-    for (double bytes = 1024; bytes < 8e9; bytes *= 2) {
-        const double now = all_reduce_us(spec, 32, bytes);
+    for (std::int64_t bytes = 1024; bytes < 8'000'000'000; bytes *= 2) {
+        const double now = all_reduce_us(spec, 32, static_cast<double>(bytes));
         CHECK(now >= before);
         before = now;
     }
@@ -213,7 +213,7 @@ TEST_CASE("no hierarchy by hand beats a collective over nodes", "[cost]") {
         for (const double bytes : {1e4, 1e6, 1e8, 1e9}) {
             const auto count = static_cast<std::int64_t>(bytes / 4);
             const auto time = [&](Verb verb, std::int64_t elements, int ranks,
-                                  std::vector<int> members) {
+                                  const std::vector<int>& members) {
                 return collective_time({verb, elements, 4, ranks}, spec, members);
             };
             const std::vector<int> node = first_ranks(8);
