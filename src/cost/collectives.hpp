@@ -61,8 +61,9 @@ CollectiveTraffic collective_traffic(const CollectiveCall& call, int rank);
 /// A straggler slows the messages that it sends or receives. A ring, an all_to_all and a
 /// barrier have the pace of the slowest straggler. gather and scatter are one message
 /// after another at the root, each at its own pace. A chain (broadcast, reduce) takes the
-/// latency of each hop, plus the time of the bytes on the slowest hop. `members` are the
-/// ranks in the run.
+/// latency of each hop, plus the time of the bytes on the slowest hop. If the cluster
+/// lists algorithms, or if links of both kinds are passed, the slowest straggler slows
+/// the whole collective. `members` are the ranks in the run.
 Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
                             const std::vector<int>& members);
 /// Returns the time of the same collective without bytes.

@@ -207,7 +207,9 @@ TEST_CASE("NCCL's choice of algorithm and protocol follows the size", "[cost]") 
     }
 }
 
-TEST_CASE("no hierarchy by hand beats a collective over nodes", "[cost]") {
+// At 1 MB on h100 and b200 the hierarchy is 1.1 to 1.2 times as fast, because its steps
+// take the protocol for few bytes. Elsewhere it is at most 1.1 times as fast.
+TEST_CASE("a hierarchy by hand is hardly faster than a collective over nodes", "[cost]") {
     for (const char* name : {"classroom", "h100-data-sheet", "h100", "a100", "b200"}) {
         const ClusterSpec spec = load_cluster(name);
         for (const double bytes : {1e4, 1e6, 1e8, 1e9}) {

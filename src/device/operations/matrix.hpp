@@ -149,7 +149,7 @@ struct GroupedMatmul {
                     adds_to_used ? of_used(destination.bytes()) : destination.bytes()}};
     }
     std::int64_t flops() const { return 2 * a.elements() * n(); }
-    /// Of a group with the mean number of rows.
+    /// Returns the extent for a group that has the mean number of rows.
     std::int64_t least_extent() const {
         return std::min({a.shape().matrix_rows() / groups(), a.shape().columns(), n()});
     }
