@@ -134,6 +134,9 @@ GptOnMesh::GptOnMesh(Rank& rank, const MeshPlan& plan, DType dtype, std::uint64_
     pipeline_ =
         std::make_unique<Pipeline>(device, line, plan.pipeline(), stage_.modules(),
                                    gpt_boundary(sizes, dtype, kit_));
+    if (plan.options().scatter_messages && !plan.options().sequence &&
+        mesh_.size("tp") > 1)
+        pipeline_->scatter_messages(mesh_["tp"]);
     // lesson: sums-on-mesh
     // Only this call decides over which ranks gradients are summed.
     pipeline_->reduce_over(mesh_, replica_axes(plan.shape()), at);

@@ -41,6 +41,10 @@ struct MeshOptions {
     int micro_batches = 1;  ///< micro-batches of a replica in a step
 
     bool sequence = false;  ///< SequenceParallel along "tp"
+    /// Between two stages, each rank along "tp" sends its share of the tokens, and the
+    /// receivers gather them (Pipeline::scatter_messages). With `sequence` a rank has no
+    /// more than its share anyway.
+    bool scatter_messages = false;
     ContextMethod context = ContextMethod::ring_attention;
     TokenOrder order = TokenOrder::zigzag;  ///< of the tokens along "cp"
     /// Axes along which experts are sharded: "ep", or "ep" and "tp".

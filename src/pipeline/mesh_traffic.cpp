@@ -140,8 +140,11 @@ MeshTraffic mesh_traffic(const MeshPlan& plan, const MicroBatchShape& shape) {
     if (options.sequence)
         traffic.tp += sums * 2 * (terms.tp - 1) * held_alike(terms.sizes) * bytes;
     traffic.cp = passes * terms.tp * terms.sizes.layers * attention_sent(terms) * bytes;
-    traffic.pp = passes * 2 * boundaries(stages) * terms.activation() *
-                 (options.sequence ? 1 : terms.tp);
+    const std::int64_t messages = passes * 2 * boundaries(stages) * terms.activation();
+    const bool scattered = options.sequence || options.scatter_messages;
+    traffic.pp = messages * (scattered ? 1 : terms.tp);
+    if (options.scatter_messages && !options.sequence)
+        traffic.tp += (terms.tp - 1) * messages;
     traffic.replicas = 2 * (terms.replicas - 1) * held_together(terms, stages) * bytes;
     if (terms.sizes.tied && has_two_tables(terms, stages))
         traffic.tied = sums * 2 * table_rows(terms) * terms.hidden() * bytes;

@@ -139,7 +139,7 @@ void Pipeline::forward(Place place) {
     Flight& in_flight = flight(place);
     const MicroBatch& batch = micro_batch(place);
     const Tensor x =
-        is_first(place) ? batch.input : arriving(in_flight.x, in_flight.x_arrives);
+        is_first(place) ? batch.input : arriving(in_flight.x, in_flight.x_arrives, place);
     const PhaseScope phase(device_, Phase::forward, at(place).micro_batch);
     in_flight.saved.set_loss_weight(batch.weight);
     const Tensor y = stash_.with_weights(place, chunk(place), [&] {
@@ -157,7 +157,7 @@ void Pipeline::forward(Place place) {
 
 void Pipeline::backward(Place place) {
     Flight& in_flight = flight(place);
-    const Tensor dy = arriving(in_flight.dy, in_flight.dy_arrives);
+    const Tensor dy = arriving(in_flight.dy, in_flight.dy_arrives, place);
     begin_gradients(place);
     const PhaseScope phase(device_, Phase::backward, at(place).micro_batch);
     finish_backward(place, stash_.with_weights(place, chunk(place), [&] {
@@ -171,7 +171,7 @@ void Pipeline::backward(Place place) {
 
 void Pipeline::backward_input(Place place) {
     Flight& in_flight = flight(place);
-    const Tensor dy = arriving(in_flight.dy, in_flight.dy_arrives);
+    const Tensor dy = arriving(in_flight.dy, in_flight.dy_arrives, place);
     const PhaseScope phase(device_, Phase::backward_input, at(place).micro_batch);
     finish_backward(place, stash_.with_weights(place, chunk(place), [&] {
         return chunk(place).backward_input(dy, in_flight.saved, at_);
@@ -280,8 +280,14 @@ void Pipeline::finish_forward(Place place, const Tensor& y) {
 }
 
 /// Returns the tensor that the part before or after has made, here or on another device.
-Tensor Pipeline::arriving(Tensor& local, StageMail::Arrival& arrival) {
-    return arrival.work ? mail_.wait(arrival) : std::exchange(local, {});
+Tensor Pipeline::arriving(Tensor& local, StageMail::Arrival& arrival, Place place) {
+    if (!arrival.work) return std::exchange(local, {});
+    const Tensor message = mail_.wait(arrival);
+    if (group_ == nullptr) return message;
+    const Tensor whole =
+        device_.empty(boundary_.shape(micro_batch(place)), boundary_.dtype);
+    group_->all_gather(whole, message, at_).wait();
+    return whole;
 }
 
 void Pipeline::finish_backward(Place place, const Tensor& dx) {
@@ -317,13 +323,27 @@ StageMail::Message Pipeline::message(Place place) {
 }
 
 StageMail::Message Pipeline::sent(Place place, Tensor& tensor, SourceLine at) {
-    return {plan_.index().peer(place), std::exchange(tensor, {}), nullptr,
-            line_of(place, at)};
+    Tensor message = std::exchange(tensor, {});
+    if (group_ != nullptr) {
+        const std::int64_t rows = message_shape(place)[0];
+        message = message.rows(group_->rank() * rows, rows);
+    }
+    return {plan_.index().peer(place), std::move(message), nullptr, line_of(place, at)};
+}
+
+Shape Pipeline::message_shape(Place place) const {
+    const Shape shape = boundary_.shape(micro_batch(place));
+    if (group_ == nullptr) return shape;
+    require(shape[0] % group_->size() == 0, at_,
+            "a tensor of shape {} between two stages cannot be scattered over {} ranks; "
+            "its first dimension is expected to be a multiple",
+            shape.text(), group_->size());
+    return shape.with_first(shape[0] / group_->size());
 }
 
 StageMail::Message Pipeline::received(Place place, StageMail::Arrival& arrival,
                                       SourceLine at) {
-    const Shape shape = boundary_.shape(micro_batch(place));
+    const Shape shape = message_shape(place);
     return {plan_.index().peer(place), device_.empty(shape, boundary_.dtype), &arrival,
             line_of(place, at)};
 }

@@ -235,6 +235,14 @@ class Pipeline {
     /// tensors are moved. The device needs a host.
     void offload_activations(std::int64_t least_bytes = 1024);
 
+    /// Declares that all ranks of `group`, which are at the same stage of their lines,
+    /// send and receive the same tensors. Then each of them sends only its share of a
+    /// tensor's rows, and the receivers gather the shares over `group`: the links between
+    /// stages carry 1 / group.size() of the bytes (Narayanan et al. 2021, 2104.04473,
+    /// section 4.1). A tensor's first dimension must be a multiple of group.size().
+    /// `group` must outlive the pipeline.
+    void scatter_messages(Communicator& group) { group_ = &group; }
+
     /// Runs the schedule once. The stage with the model's first part reads the
     /// micro-batches' inputs, the stage with the last part reads the targets, and all
     /// stages read the micro-batches' weights (B_i / B for the mean over all samples of
@@ -290,6 +298,8 @@ class Pipeline {
     StageMail::Message message(Place place);
     StageMail::Message sent(Place place, Tensor& tensor,
                             SourceLine at = SourceLine::here());
+    /// Returns the shape of what one rank sends and receives.
+    Shape message_shape(Place place) const;
     StageMail::Message received(Place place, StageMail::Arrival& arrival,
                                 SourceLine at = SourceLine::here());
     SourceLine line_of(Place place, SourceLine otherwise) const;
@@ -318,7 +328,7 @@ class Pipeline {
     void finish_forward(Place place, const Tensor& y);
     void add_loss(Place place, const Tensor& y);
     void add_to_total(Place place, const Tensor& loss);
-    Tensor arriving(Tensor& local, StageMail::Arrival& arrival);
+    Tensor arriving(Tensor& local, StageMail::Arrival& arrival, Place place);
     void finish_backward(Place place, const Tensor& dx);
     void begin_gradients(Place place);
     void clear_used_up(int chunk, Place place);
@@ -336,6 +346,7 @@ class Pipeline {
     bool keeps_losses_ = false;
     std::function<void(int chunk, int version)> after_update_;
     std::optional<SavedOnHost> on_host_;
+    Communicator* group_ = nullptr;  ///< of ranks that have the same messages
 
     // These belong to the run in progress.
     SourceLine at_;

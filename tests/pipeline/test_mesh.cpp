@@ -61,6 +61,7 @@ struct Spread {
     bool recompute = false;  ///< recomputes every layer
     bool selective = false;  ///< recomputes attention's core
     bool offload = false;    ///< keeps saved tensors on the host
+    bool scatter = false;    ///< scatters messages over the tensor group
     bool flash = false;      ///< FlashAttention on each rank's heads
     int steps = 5;
     DType dtype = DType::f64;
@@ -232,6 +233,7 @@ MeshOptions options_of(const Spread& spread) {
     options.experts.share_columns = spread.share_columns;
     options.experts.drop_copies = spread.drop_copies;
     options.recompute = recompute_of(spread);
+    options.scatter_messages = spread.scatter;
     if (spread.sync == Sync::zero1)
         options.zero = 1;
     else if (spread.sync == Sync::zero2)
@@ -456,6 +458,17 @@ TEST_CASE("Stages may recompute or offload activations and get the same bits",
         other.offload = offload;
         CHECK(train_spread(other).results == kept);
     }
+}
+
+TEST_CASE("Messages that a tensor group scatters and gathers change no bit",
+          "[pipeline][mesh]") {
+    Spread spread = GENERATE(
+        Spread{2, 1, 1, 2, false, "1f1b", true}, Spread{2, 1, 1, 2, false, "zb-v"},
+        Spread{2, 1, 1, 2, false, "dualpipe"}, Spread{4, 1, 1, 2, false, "zb-h1"},
+        Spread{2, 2, 2, 2, false, "interleaved", true, 4, kRing, kZigzag});
+    const auto whole = train_spread(spread).results;
+    spread.scatter = true;
+    CHECK(train_spread(spread).results == whole);
 }
 
 TEST_CASE("A pipeline with PowerSGD trains as one device", "[pipeline][mesh]") {

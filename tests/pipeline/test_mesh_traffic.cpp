@@ -87,6 +87,7 @@ TEST_CASE("Formulas give the bytes that a mesh holds, and sends along each axis"
     options.micro_batches = 4;
     options.sequence = GENERATE(false, true);
     options.zero = GENERATE(0, 1);
+    options.scatter_messages = GENERATE(false, true);
     std::size_t turn = options.sequence ? 1 : 0;
     for (const auto& [pp, dp, cp, tp] : all_meshes()) {
         options.axes = {{"dp", dp}, {"pp", pp}, {"cp", cp}, {"tp", tp}};

@@ -53,7 +53,8 @@ double layer_seconds(const Layer& layer, Passes passes) {
         BlockSizes sizes;
         sizes.hidden = 6144;
         sizes.heads = 64;
-        std::unique_ptr<Module> block = make_block({device, DType::bf16, 0, "h.0"}, sizes, kit);
+        std::unique_ptr<Module> block =
+            make_block({device, DType::bf16, 0, "h.0"}, sizes, kit);
         if (layer.recompute == Recompute::layers)
             block = std::make_unique<lockstep::Recompute>(std::move(block));
         const Shape shape{layer.sequence ? 2048 / 8 : 2048, 4, sizes.hidden};
