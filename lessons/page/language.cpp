@@ -77,6 +77,8 @@ constexpr auto kChinese = std::to_array<Phrase>({
      "停在第 {} 步（共 {} 步）。lockstep lesson {} 从这里继续；--from start "
      "从头开始。"},
     {"The record of what was done is in {}.", "已完成部分的记录在 {}。"},
+    {"Times of {} were fitted to measurements; they are {:.0f} % off in the mean.",
+     "{} 的时间是用测量拟合的，平均误差 {:.0f} %。"},
     {"{} continues where you stopped; --from start begins again.",
      "{}：从上次停下的地方继续；--from start 从头开始。"},
     {"more", "继续"},

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "lessons/runner/lesson.hpp"
 #include "lessons/tools/schedule_page.hpp"
 #include "program/ending.hpp"
+#include "program/options.hpp"
 #include "src/comm/mesh_shape.hpp"
 #include "src/nn/gpt_kit.hpp"
 
@@ -97,6 +99,28 @@ struct MeshRequest {
     bool json = false;
 };
 
+/// Shows a cluster's figures.
+struct ClusterRequest {
+    std::string cluster;  ///< a preset's name, or the path of a file
+    std::optional<int> ranks;
+    std::optional<std::filesystem::path> svg;
+    bool json = false;
+};
+
+/// Fits a cluster's figures to measurements: those in files, or else own ones.
+struct CalibrateRequest {
+    std::vector<std::filesystem::path> files;
+    std::string cluster = "h100";              ///< the cluster that the fit begins with
+    std::map<std::string, std::string> given;  ///< columns that the files do not have
+    std::optional<std::filesystem::path> to;   ///< for the cluster
+    std::optional<std::filesystem::path> csv;  ///< for the measurements
+    bool json = false;
+    programs::Options measured_on;
+    std::optional<std::int64_t> largest;  ///< extent of products
+    /// The words of the command line, with which other processes are started.
+    std::vector<std::string> words;
+};
+
 /// Simulates a service that answers requests. Options override the file.
 struct ServeRequest {
     std::vector<std::string> files;  ///< one file; none with --example
@@ -159,10 +183,11 @@ struct DoctorRequest {
 using GraderRequest = std::variant<AssignmentsRequest, NewAssignmentRequest,
                                    GradescopeRequest, GradeRequest>;
 
-using Request = std::variant<TextRequest, LessonsRequest, LessonRequest, CompareRequest,
-                             BackendsRequest, ScheduleRequest, MeshRequest, ServeRequest,
-                             FaultRequest, WordRequest, HandInRequest, BookRequest,
-                             GraderRequest, DoctorRequest>;
+using Request =
+    std::variant<TextRequest, LessonsRequest, LessonRequest, CompareRequest,
+                 BackendsRequest, ScheduleRequest, MeshRequest, ClusterRequest,
+                 CalibrateRequest, ServeRequest, FaultRequest, WordRequest, HandInRequest,
+                 BookRequest, GraderRequest, DoctorRequest>;
 
 /// Returns the request of a command line. Throws UsageError, which names the option and
 /// the value in one sentence. Lessons and settings are looked up later.
@@ -180,6 +205,8 @@ int run(const BackendsRequest& request);
 /// Returns kFailed if the schedule deadlocks.
 int run(const ScheduleRequest& request);
 int run(const MeshRequest& request);
+int run(const ClusterRequest& request);
+int run(const CalibrateRequest& request);
 int run(const ServeRequest& request);
 int run(const FaultRequest& request);
 int run(const WordRequest& request);

@@ -17,6 +17,8 @@ void declare_book(CommandLine& line);
 void declare_compare(CommandLine& line);
 void declare_schedule(CommandLine& line);
 void declare_mesh(CommandLine& line);
+void declare_cluster(CommandLine& line);
+void declare_calibrate(CommandLine& line);
 void declare_serve(CommandLine& line);
 void declare_fault(CommandLine& line);
 void declare_word(CommandLine& line);

@@ -232,10 +232,17 @@ std::size_t LessonRun::first_step(const Notebook& notebook) const {
 /// Returns the text before the first step that is shown.
 Document LessonRun::opening(std::size_t first) const {
     const LessonPage page = page_of(lesson, language);
-    if (first == 0)
-        return {{Heading{1, words_of(page.title())}},
-                {Paragraph{words_of(page.question())}}};
     Document opening;
+    if (const ClusterSpec spec = load_cluster(options.cluster);
+        spec.error && options.has_virtual_time())
+        say(opening,
+            "Times of {} were fitted to measurements; they are {:.0f} % off in the mean.",
+            printable(spec.name), 100 * spec.error->mean);
+    if (first == 0) {
+        opening.insert(opening.begin(), {{Heading{1, words_of(page.title())}},
+                                         {Paragraph{words_of(page.question())}}});
+        return opening;
+    }
     if (!options.step && !options.from)
         say(opening, "{} continues where you stopped; --from start begins again.",
             page.title());

@@ -12,6 +12,8 @@ void declare_commands(CommandLine& line) {
     declare_compare(line);
     declare_schedule(line);
     declare_mesh(line);
+    declare_cluster(line);
+    declare_calibrate(line);
     declare_serve(line);
     declare_fault(line);
     declare_word(line);

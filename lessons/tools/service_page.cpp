@@ -185,6 +185,7 @@ Document service_page(const ExaminedService& service) {
     };
     const ServiceSettings& settings = service.settings;
     say(sentence_of(settings));
+    if (settings.cluster.error) say(accuracy_text(settings.cluster));
     page.push_back({table_of(device_table(service))});
     if (service.holding.all_that_fit)
         say("The number of pages is what fits into nine tenths of a device's memory next "

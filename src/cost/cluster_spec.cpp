@@ -14,6 +14,7 @@
 #include "src/cost/virtual_time.hpp"
 #include "src/report/files.hpp"
 #include "src/text/json.hpp"
+#include "src/text/utf8.hpp"
 
 namespace lockstep {
 
@@ -70,6 +71,16 @@ double ClusterSpec::compute_factor(int rank) const {
 
 double ClusterSpec::link_factor(int rank) const {
     return factor_of(*this, rank, &Straggler::links);
+}
+
+std::string accuracy_text(const ClusterSpec& spec) {
+    if (!spec.error) return "";
+    return fmt::format(
+        "Times of {} come from {} constants that were fitted to {} measurements. They "
+        "are {:.0f} % off in the mean, and {:.0f} % at worst, on measurements that were "
+        "left out of the fit.",
+        printable(spec.name), spec.error->constants, spec.error->rows,
+        100 * spec.error->mean, 100 * spec.error->worst);
 }
 
 Picoseconds slowed(Picoseconds time, double factor) {
@@ -169,13 +180,15 @@ class Reader {
             spec_.memory_efficiency = part(value, key);
         else if (key == "algorithms")
             spec_.algorithms = algorithms_of(value, key);
+        else if (key == "error")
+            spec_.error = error_of(value, key);
         else if (key != "base")
             fail(key,
                  "is not known; a cluster has name, source, base, flops_f32, flops_f64, "
                  "flops_bf16, product_efficiency, memory_bytes_per_second, "
                  "memory_efficiency, memory_bytes, launch_seconds, host, host_copy, "
                  "host_links, inside, between, devices_per_node, network_ports, "
-                 "algorithms, phases and stragglers");
+                 "algorithms, phases, stragglers and error");
     }
 
     static std::string member_of(const std::string& key, const std::string& name) {
@@ -298,6 +311,24 @@ class Reader {
             *place->second = seconds(duration, member_of(key, name));
         }
         return times;
+    }
+
+    ClusterSpec::FitError error_of(const Json& value, const std::string& key) {
+        ClusterSpec::FitError error;
+        for (const auto& [name, figure] : sorted(value, key)) {
+            const std::string place = member_of(key, name);
+            if (name == "mean")
+                error.mean = number(figure, place);
+            else if (name == "worst")
+                error.worst = number(figure, place);
+            else if (name == "rows")
+                error.rows = static_cast<int>(integer(figure, place, 0, 1 << 30));
+            else if (name == "constants")
+                error.constants = static_cast<int>(integer(figure, place, 0, 1 << 30));
+            else
+                fail(place, "is not known; an error has mean, worst, rows and constants");
+        }
+        return error;
     }
 
     std::vector<ClusterSpec::Straggler> stragglers_of(const Json& value,

@@ -107,6 +107,16 @@ struct ClusterSpec {
     };
     std::vector<Straggler> stragglers;  ///< ranks that a run does not have are ignored
 
+    /// For a cluster whose figures were fitted to measurements (`lockstep calibrate`):
+    /// how far its times were from measurements that were left out of the fit.
+    struct FitError {
+        double mean = 0;   ///< of |time / measured - 1|
+        double worst = 0;  ///< the largest of them
+        int rows = 0;      ///< measurements
+        int constants = 0;
+    };
+    std::optional<FitError> error;
+
     double compute_factor(int rank) const;
     double link_factor(int rank) const;
     double flops(DType dtype) const;
@@ -116,6 +126,10 @@ struct ClusterSpec {
         return same_node(a, b) ? inside : between;
     }
 };
+
+/// Returns what a page says beside times of this cluster: "Times of mine come from
+/// …"; empty for a cluster without a stated error.
+std::string accuracy_text(const ClusterSpec& spec);
 
 /// Returns the product of time and factor, rounded to the nearest picosecond.
 Picoseconds slowed(Picoseconds time, double factor);

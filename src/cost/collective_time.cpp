@@ -311,6 +311,31 @@ Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
     return std::min(even, time_by({from_links(Kind::tree, spec)}));
 }
 
+std::string fastest_algorithm(const CollectiveCall& call, const ClusterSpec& spec,
+                              const std::vector<int>& members) {
+    const GroupOnNodes group(spec, members, call.root);
+    const CallOnNodes placed(call, spec, group);
+    std::string name;
+    double least = std::numeric_limits<double>::infinity();
+    for (const CollectiveAlgorithm& algorithm : spec.algorithms)
+        if (const double seconds = placed.seconds(algorithm); seconds < least) {
+            least = seconds;
+            name = algorithm.name;
+        }
+    return name;
+}
+
+CollectiveCall call_of_size(Verb verb, std::int64_t bytes, int ranks) {
+    const bool whole =
+        verb == Verb::all_reduce || verb == Verb::broadcast || verb == Verb::reduce;
+    return {verb, whole ? bytes : bytes / ranks, 1, ranks};
+}
+
+double bus_factor(Verb verb, int ranks) {
+    if (verb == Verb::broadcast || verb == Verb::reduce) return 1;
+    return (verb == Verb::all_reduce ? 2.0 : 1.0) * (ranks - 1) / ranks;
+}
+
 Picoseconds collective_latency(CollectiveCall call, const ClusterSpec& spec,
                                const std::vector<int>& members) {
     call.count = 0;

@@ -66,6 +66,20 @@ CollectiveTraffic collective_traffic(const CollectiveCall& call, int rank);
 /// the whole collective. `members` are the ranks in the run.
 Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
                             const std::vector<int>& members);
+/// Returns the name of the cluster's algorithm that decides this time; empty if the
+/// cluster lists none.
+std::string fastest_algorithm(const CollectiveCall& call, const ClusterSpec& spec,
+                              const std::vector<int>& members);
+
+/// The collective that nccl-tests runs for a size. `bytes` are those of a rank's largest
+/// buffer: the output of all_gather and gather, the input of reduce_scatter and scatter,
+/// the buffer of any other verb.
+CollectiveCall call_of_size(Verb verb, std::int64_t bytes, int ranks);
+/// What nccl-tests multiplies size / time by to get the "bus bandwidth", which a ring
+/// needs from each link: 2(n-1)/n for all_reduce, 1 for broadcast and reduce, (n-1)/n for
+/// other verbs.
+double bus_factor(Verb verb, int ranks);
+
 /// Returns the time of the same collective without bytes.
 Picoseconds collective_latency(CollectiveCall call, const ClusterSpec& spec,
                                const std::vector<int>& members);

@@ -17,6 +17,8 @@
 #include "lessons/runner/command.hpp"
 #include "lessons/runner/input_files.hpp"
 #include "lessons/runner/notebook.hpp"
+#include "lessons/tools/cluster_file.hpp"
+#include "lessons/tools/measurements.hpp"
 #include "lessons/tools/schedule_page.hpp"
 #include "lessons/tools/service_file.hpp"
 #include "src/chart/svg.hpp"
@@ -171,10 +173,24 @@ void read_record(const Text& input) {
 Readers readers_of_runs() {
     return {
         {"cluster",
-         {[](const Text& input) { load_cluster(file_of(input).string()); },
+         {[](const Text& input) {
+              const ClusterSpec spec = load_cluster(file_of(input).string());
+              load_cluster(file_of(lessons::cluster_text(spec)).string());
+          },
           {R"({"base": "h100", "host": {"flops_f64": 1e9, "memory_bytes": 9},
                "inside": {"alpha_seconds": 1e-6}, "phases": {"forward": 1},
                "stragglers": [{"rank": 1, "compute": 2, "links": 1.5}]})"}}},
+        {"measurements",
+         {[](const Text& input) {
+              lessons::read_measurements(input, "file", {{"verb", "broadcast"}});
+          },
+          {"verb,ranks,nodes,bytes,us\nall_gather,8,1,1024,20\n",
+           "rows,inner,columns,dtype,ms\n64,64,64,f32,0.5\n", "traffic_bytes;us\n8e6;9\n",
+           "hidden,heads,tokens,sequences,tensor_parallel,recompute,forward_ms\n"
+           "64,4,16,2,2,layers,3\n",
+           "# all_reduce_perf\n# Rank 0 Group 0 Pid 7 on a device 0\n# Rank 1 on a\n"
+           "1024 256 float sum -1 12.5 8.19 8.19 0 12.5 8.19 8.19 0\n",
+           "0: 1024 256 float 12.5 8.19 12.28 0\n"}}},
         {"service",
          {[](const Text& input) { require_possible(lessons::read_service(input, "f")); },
           {Text(lessons::example_service()),
