@@ -120,6 +120,7 @@ int measure(const CalibrateRequest& request) {
         }))
         words.insert(words.begin() + 2, "--backend=gpu");  // behind the command's name
     std::vector<char*> arguments;
+    arguments.reserve(words.size());
     for (std::string& word : words)
         arguments.push_back(word.data());
     int count = static_cast<int>(arguments.size());

@@ -282,33 +282,61 @@ double loss(const std::vector<PlacedRow>& rows, const ClusterSpec& spec,
     return sum;
 }
 
-/// Returns the knobs' logarithms with the least loss: moves one knob after the other by a
-/// step, as long as that helps, then halves the step.
-std::vector<double> fitted(const std::vector<PlacedRow>& rows, const ClusterSpec& base,
-                           const std::vector<Knob>& knobs) {
-    constexpr double kFirstStep = 0.4, kLastStep = 0.003;
-    constexpr int kMostRounds = 40;
-    std::vector<double> logs(knobs.size());
-    double least = loss(rows, base, logs);
-    for (double step = kFirstStep; step > kLastStep; step /= 2) {
-        bool moved = true;
-        for (int round = 0; moved && round < kMostRounds; ++round) {
-            moved = false;
-            for (std::size_t i = 0; i < logs.size(); ++i)
-                for (const double by : {step, -step}) {
-                    const double here = std::exchange(logs[i], logs[i] + by);
-                    const ClusterSpec spec = turned(base, knobs, logs);
-                    const double now = is_possible(spec) ? loss(rows, spec, logs) : least;
-                    if (now < least) {
-                        least = now;
-                        moved = true;
-                        break;
-                    }
-                    logs[i] = here;
-                }
-        }
+/// Searches for the knobs' logarithms with the least loss.
+class Search {
+  public:
+    Search(const std::vector<PlacedRow>& rows, const ClusterSpec& base,
+           const std::vector<Knob>& knobs)
+        : rows_(rows),
+          base_(base),
+          knobs_(knobs),
+          logs_(knobs.size()),
+          least_(loss(rows, base, logs_)) {}
+
+    /// Moves one knob after the other by a step, as long as that helps, then halves the
+    /// step.
+    std::vector<double> result() {
+        constexpr double kFirstStep = 0.4;
+        constexpr int kHalvings = 7;
+        constexpr int kMostRounds = 40;
+        double step = kFirstStep;
+        for (int halving = 0; halving < kHalvings; ++halving, step /= 2)
+            for (int round = 0; round < kMostRounds && moves_all(step); ++round) {
+            }
+        return logs_;
     }
-    return logs;
+
+  private:
+    bool moves_all(double step) {
+        bool moved = false;
+        for (double& log : logs_)
+            moved |= moves(log, step) || moves(log, -step);
+        return moved;
+    }
+    /// Moves a knob if that helps.
+    bool moves(double& log, double by) {
+        const double here = std::exchange(log, log + by);
+        const ClusterSpec spec = turned(base_, knobs_, logs_);
+        const double now = is_possible(spec) ? loss(rows_, spec, logs_) : least_;
+        if (now >= least_) {
+            log = here;
+            return false;
+        }
+        least_ = now;
+        return true;
+    }
+
+    const std::vector<PlacedRow>& rows_;
+    const ClusterSpec& base_;
+    const std::vector<Knob>& knobs_;
+    std::vector<double> logs_;
+    double least_;
+};
+
+/// Returns the cluster with the least loss.
+ClusterSpec fitted(const std::vector<PlacedRow>& rows, const ClusterSpec& base,
+                   const std::vector<Knob>& knobs) {
+    return turned(base, knobs, Search(rows, base, knobs).result());
 }
 
 Errors errors_of(const std::vector<std::pair<double, double>>& times) {
@@ -354,6 +382,7 @@ std::vector<PlacedRow> all_placed(const std::vector<Measurement>& rows,
 
 Errors errors_of(const std::vector<FittedRow>& rows, double FittedRow::*time) {
     std::vector<std::pair<double, double>> times;
+    times.reserve(rows.size());
     for (const FittedRow& row : rows)
         times.emplace_back(row.*time, row.measured.seconds);
     return errors_of(times);
@@ -375,7 +404,7 @@ Calibration calibrated(const std::vector<Measurement>& measured,
             "{}: product_efficiency is expected to rise to at most 1, and "
             "memory_efficiency to be at most 1",
             printable(base.name));
-    result.fitted = turned(start, knobs, fitted(rows, start, knobs));
+    result.fitted = fitted(rows, start, knobs);
     for (const Knob& each : knobs)
         for (double* figure : each.figures(result.fitted))
             *figure = rounded(*figure);
@@ -393,7 +422,7 @@ Calibration calibrated(const std::vector<Measurement>& measured,
         std::vector<PlacedRow> used;
         for (std::size_t i = 0; i < rows.size(); ++i)
             if (i % kFolds != fold) used.push_back(rows[i]);
-        const ClusterSpec spec = turned(start, knobs, fitted(used, start, knobs));
+        const ClusterSpec spec = fitted(used, start, knobs);
         Times on_spec(spec);
         std::vector<std::pair<double, double>> times;
         for (std::size_t i = fold; i < rows.size(); i += kFolds)

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -85,8 +84,8 @@ class Stopwatch {
     static constexpr std::int64_t kLargeBuffer = 64 << 20;
     static constexpr Picoseconds kNanosecond = kSecond / 1'000'000'000;
 
-    Tensor random(Shape shape) {
-        const Tensor values = device_.empty(std::move(shape), DType::bf16);
+    Tensor random(const Shape& shape) {
+        Tensor values = device_.empty(shape, DType::bf16);
         device_.random_normal(values, {1, 0}, 0, 1e-3);
         return values;
     }

@@ -282,10 +282,9 @@ void Pipeline::finish_forward(Place place, const Tensor& y) {
 /// Returns the tensor that the part before or after has made, here or on another device.
 Tensor Pipeline::arriving(Tensor& local, StageMail::Arrival& arrival, Place place) {
     if (!arrival.work) return std::exchange(local, {});
-    const Tensor message = mail_.wait(arrival);
+    Tensor message = mail_.wait(arrival);
     if (group_ == nullptr) return message;
-    const Tensor whole =
-        device_.empty(boundary_.shape(micro_batch(place)), boundary_.dtype);
+    Tensor whole = device_.empty(boundary_.shape(micro_batch(place)), boundary_.dtype);
     group_->all_gather(whole, message, at_).wait();
     return whole;
 }
