@@ -16,8 +16,8 @@ namespace {
 
 /// The range of a plot's axes: bytes from `least` to `most`, values from 0 to `top`,
 /// which is a round number.
-struct Range {
-    explicit Range(const Plot& plot) {
+struct PlotRange {
+    explicit PlotRange(const Plot& plot) {
         double highest = 0;
         for (const Plot::Curve& curve : plot.curves)
             for (const auto& [bytes, value] : curve.points) {
@@ -42,8 +42,8 @@ struct Range {
 
 /// Returns a curve's value between its points.
 double value_at(const Plot::Curve& curve, double bytes) {
-    const auto after = std::ranges::lower_bound(curve.points, bytes, {},
-                                                &std::pair<double, double>::first);
+    const auto after = std::ranges::find_if(
+        curve.points, [bytes](const auto& point) { return point.first >= bytes; });
     if (after == curve.points.end()) return curve.points.back().second;
     if (after == curve.points.begin()) return after->second;
     const auto& [low, low_value] = *std::prev(after);
@@ -63,7 +63,7 @@ constexpr double kPlotMargin = 24;
 
 /// Appends a plot to a picture whose height grows.
 void draw(const Plot& plot, SvgPart& picture) {
-    const Range range(plot);
+    const PlotRange range(plot);
     const double top = picture.height + 2 * kPlotMargin;
     const double bottom = top + kPlotHeight;
     const auto x = [&](double bytes) {
@@ -112,7 +112,7 @@ std::string plots_svg(const std::vector<Plot>& plots) {
 
 std::string plot_text(const Plot& plot, int width) {
     constexpr int kRows = 10;
-    const Range range(plot);
+    const PlotRange range(plot);
     const std::string top = fmt::format("{:g} {}", range.top, plot.unit);
     const int left = columns_of(top) + 1;
     const int columns = std::clamp(width - left - 2, 20, 72);
