@@ -257,13 +257,15 @@ ClusterSpec turned(ClusterSpec spec, const std::vector<Knob>& knobs,
     return spec;
 }
 
-/// Returns whether nothing is faster than its data sheet, and large products are at least
-/// as fast as small ones.
+/// Returns whether nothing is faster than its data sheet, large products are at least as
+/// fast as small ones, and a file can have these parts.
 bool is_possible(const ClusterSpec& spec) {
-    double least = 0;
+    constexpr double kLeastPart = 1e-4;
+    double least = kLeastPart;
     for (const Curve::Point& point : spec.product_efficiency.points)
         if (point.part < std::exchange(least, point.part)) return false;
-    return least <= 1 && spec.memory_efficiency <= 1;
+    return least <= 1 && spec.memory_efficiency <= 1 &&
+           spec.memory_efficiency >= kLeastPart;
 }
 
 /// Returns the sum of squares of log(time / measured). A small penalty keeps figures that

@@ -116,6 +116,21 @@ class Lessons(unittest.TestCase):
                 together = next(entry for entry in runs if entry["name"] == "data_parallel")
                 self.assertEqual(len(together["ranks"]), ranks)
 
+    def test_a_cluster_is_fitted_to_what_processes_measure(self):
+        for ranks in (1, 2):
+            if ranks > GPUS:
+                continue
+            with self.subTest(ranks=ranks):
+                done = run(["calibrate", "--backend", "nccl", "--cluster", "classroom", "--ranks", str(ranks),
+                            "--largest", "1024", "--to", self.path("mine.json"), "--csv",
+                            self.path("own.csv"), "--json"])
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                measured = json.loads(done.stdout)
+                self.assertEqual(len(measured["rows"]), 6 if ranks == 1 else 6 + 4 * 6)
+                self.assertTrue(any(each["fitted"] != each["before"] for each in measured["constants"]))
+                shown = json.loads(run(["cluster", self.path("mine.json"), "--json"]).stdout)
+                self.assertEqual(shown["error"]["rows"], len(measured["rows"]))
+
     def check_forms(self, lesson):
         for dtype in ("f32", "f64", "bf16"):
             with self.subTest(dtype=dtype):
