@@ -9,7 +9,7 @@
 #include "lessons/runner/terminal.hpp"
 #include "lessons/tools/calibration.hpp"
 #include "lessons/tools/cluster_file.hpp"
-#include "lessons/tools/measure.hpp"
+#include "lessons/tools/stopwatch.hpp"
 #include "program/run.hpp"
 #include "src/core/require.hpp"
 #include "src/report/files.hpp"
@@ -90,9 +90,6 @@ namespace {
 
 /// Fits the cluster, writes the files, and shows the result.
 void fit(const CalibrateRequest& request, const std::vector<Measurement>& rows) {
-    if (request.csv)
-        naming("--csv", *request.csv,
-               [&](const auto& path) { write_text_file(path, measurements_csv(rows)); });
     const Calibration calibration = calibrated(rows, load_cluster(request.cluster));
     if (request.to) {
         ClusterSpec fitted = calibration.fitted;
@@ -130,9 +127,13 @@ int measure(const CalibrateRequest& request) {
     require(launch.backend() != "cuda",
             "--backend cuda has the times of the cluster, not of the GPU; a GPU for each "
             "of the --ranks is expected");
-    const std::vector<Measurement> plan =
+    const std::vector<Measurable> plan =
         planned_measurements(launch.ranks(), request.largest.value_or(kLargest));
     return launch.run(measuring(plan), [&](const RunReport& report) {
+        if (request.csv)
+            naming("--csv", *request.csv, [&](const auto& path) {
+                write_text_file(path, measured_csv(plan, report));
+            });
         fit(request, measured(plan, report));
     });
 }

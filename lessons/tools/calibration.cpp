@@ -29,10 +29,6 @@ constexpr std::int64_t kMostPlaces = 1 << 30;
 constexpr std::size_t kMostMembers = 200'000;  ///< of all groups
 constexpr int kMostLayerRanks = 256;           ///< of all layers
 
-double in_seconds(Picoseconds time) {
-    return static_cast<double>(time) / static_cast<double>(kSecond);
-}
-
 /// A measurement, and for a collective the ranks of its group: equally many on each node.
 struct PlacedRow {
     Measurement measured;
@@ -60,13 +56,13 @@ PlacedRow placed(const Measurement& row, const ClusterSpec& spec) {
 double seconds_of(const MeasuredProduct& it, const ClusterSpec& spec) {
     const std::int64_t elements =
         it.rows * it.inner + it.inner * it.columns + it.rows * it.columns;
-    return in_seconds(operation_time(spec, 2 * it.rows * it.inner * it.columns,
-                                     elements * bytes_of(it.dtype), it.dtype,
-                                     std::min({it.rows, it.inner, it.columns})));
+    return seconds(operation_time(spec, 2 * it.rows * it.inner * it.columns,
+                                  elements * bytes_of(it.dtype), it.dtype,
+                                  std::min({it.rows, it.inner, it.columns})));
 }
 
 double seconds_of(const MeasuredTraffic& it, const ClusterSpec& spec) {
-    return in_seconds(operation_time(spec, 0, it.bytes, DType::bf16));
+    return seconds(operation_time(spec, 0, it.bytes, DType::bf16));
 }
 
 /// When a layer's forward and its backward have ended.
@@ -109,7 +105,7 @@ LayerTimes run_layer(const MeasuredLayer& it, const ClusterSpec& spec) {
         const Picoseconds middle = device.now();
         (void)block->backward(dy, saved);
         if (rank.index() != 0) return;
-        times = {in_seconds(middle - begin), in_seconds(device.now() - middle)};
+        times = {seconds(middle - begin), seconds(device.now() - middle)};
     });
     return times;
 }
@@ -122,8 +118,8 @@ class Times {
 
     double of(const PlacedRow& row) {
         if (const auto* it = std::get_if<MeasuredCollective>(&row.measured.what))
-            return in_seconds(collective_time(
-                call_of_size(it->verb, it->bytes, it->ranks), spec_, row.members));
+            return seconds(collective_time(call_of_size(it->verb, it->bytes, it->ranks),
+                                           spec_, row.members));
         if (const auto* it = std::get_if<MeasuredProduct>(&row.measured.what))
             return seconds_of(*it, spec_);
         if (const auto* it = std::get_if<MeasuredTraffic>(&row.measured.what))
@@ -207,13 +203,13 @@ Kinds kinds_of(const std::vector<PlacedRow>& rows, const ClusterSpec& spec) {
 }
 
 /// Products get an efficiency at these extents if the cluster has none.
-constexpr Curve::Point kFirstGuess[] = {{96, 0.5}, {768, 0.5}, {3072, 0.5}};
+constexpr Curve::Point kDataSheet[] = {{96, 1}, {768, 1}, {3072, 1}};
 
 std::vector<Knob> knobs_of(const Kinds& kinds, ClusterSpec& spec) {
     std::vector<Knob> knobs;
     if (kinds.products) {
         std::vector<Curve::Point>& points = spec.product_efficiency.points;
-        if (points.empty()) points.assign(std::begin(kFirstGuess), std::end(kFirstGuess));
+        if (points.empty()) points.assign(std::begin(kDataSheet), std::end(kDataSheet));
         for (std::size_t i = 0; i < points.size(); ++i)
             knobs.push_back(product_knob(points[i].size, i));
     }

@@ -21,7 +21,7 @@ struct Errors {
 /// A figure of a cluster that was fitted.
 struct FittedConstant {
     std::string name;
-    double before = 0;  ///< of products without an efficiency: where the fit began
+    double before = 0;
     double after = 0;
 };
 

@@ -1,7 +1,5 @@
 #include "lessons/tools/cluster_file.hpp"
 
-#include "src/text/json.hpp"
-
 namespace lockstep::lessons {
 
 namespace {
@@ -43,6 +41,13 @@ Json stragglers_json(const std::vector<ClusterSpec::Straggler>& stragglers) {
 
 }  // namespace
 
+Json error_json(const ClusterSpec::FitError& error) {
+    return {{"mean", error.mean},
+            {"worst", error.worst},
+            {"rows", error.rows},
+            {"constants", error.constants}};
+}
+
 std::string cluster_text(const ClusterSpec& spec) {
     Json document{{"name", spec.name},
                   {"source", spec.source},
@@ -71,11 +76,7 @@ std::string cluster_text(const ClusterSpec& spec) {
         document["phases"] = {{"forward", spec.phases->forward},
                               {"backward_input", spec.phases->backward_input},
                               {"backward_weight", spec.phases->backward_weight}};
-    if (spec.error)
-        document["error"] = {{"mean", spec.error->mean},
-                             {"worst", spec.error->worst},
-                             {"rows", spec.error->rows},
-                             {"constants", spec.error->constants}};
+    if (spec.error) document["error"] = error_json(*spec.error);
     return document.dump(2) + "\n";
 }
 

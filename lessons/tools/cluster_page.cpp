@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "lessons/tools/cluster_file.hpp"
 #include "sim/cluster.hpp"
 #include "src/core/units.hpp"
 #include "src/cost/collectives.hpp"
@@ -33,8 +34,8 @@ TimedGroup timed_group(const ClusterSpec& spec, int ranks) {
              bytes *= 2) {
             const CollectiveCall call = call_of_size(verb, bytes, ranks);
             const Picoseconds time = collective_time(call, spec, members);
-            const double rate = static_cast<double>(bytes) * bus_factor(verb, ranks) /
-                                static_cast<double>(time) * static_cast<double>(kSecond);
+            const double rate =
+                static_cast<double>(bytes) * bus_factor(verb, ranks) / seconds(time);
             timed.sizes.push_back({bytes, time, time == 0 ? 0 : rate,
                                    fastest_algorithm(call, spec, members)});
         }
@@ -243,8 +244,7 @@ std::string cluster_json(const ExaminedCluster& cluster) {
             Json sizes = Json::array();
             for (const TimedCollective& timed : verb.sizes)
                 sizes.push_back({{"bytes", timed.bytes},
-                                 {"seconds", static_cast<double>(timed.time) /
-                                                 static_cast<double>(kSecond)},
+                                 {"seconds", seconds(timed.time)},
                                  {"bus_bytes_per_second", timed.bus_bandwidth},
                                  {"algorithm", timed.algorithm}});
             verbs[std::string(name_of(verb.verb))] = std::move(sizes);
@@ -257,11 +257,7 @@ std::string cluster_json(const ExaminedCluster& cluster) {
                   {"source", spec.source},
                   {"devices_per_node", spec.devices_per_node},
                   {"groups", std::move(groups)}};
-    if (spec.error)
-        document["error"] = {{"mean", spec.error->mean},
-                             {"worst", spec.error->worst},
-                             {"rows", spec.error->rows},
-                             {"constants", spec.error->constants}};
+    if (spec.error) document["error"] = error_json(*spec.error);
     return document.dump() + "\n";
 }
 

@@ -53,7 +53,7 @@ struct Measurement {
     double seconds = 0;
 };
 
-/// What a measurement is: "all_reduce of 1.00 MiB over 16 ranks".
+/// Returns what was measured: "all_reduce of 1.00 MiB over 16 ranks".
 std::string text_of(const Measurement& measurement);
 
 /// Reads measurements from a CSV file with a row of column names, or from what nccl-tests

@@ -211,10 +211,6 @@ Document service_page(const ExaminedService& service) {
 
 namespace {
 
-double seconds(Picoseconds time) {
-    return static_cast<double>(time) / static_cast<double>(kSecond);
-}
-
 Json json_of(const Spread& spread) {
     return {{"p50", seconds(spread.p50)},
             {"p90", seconds(spread.p90)},

@@ -20,6 +20,10 @@ std::string bytes_text(std::int64_t bytes);
 /// "1,234,567".
 std::string count_text(std::int64_t count);
 
+constexpr double seconds(Picoseconds time) {
+    return static_cast<double>(time) / static_cast<double>(kSecond);
+}
+
 /// Rounds a time in seconds, which is not negative, to picoseconds.
 constexpr Picoseconds picoseconds(double seconds) {
     // NOLINTNEXTLINE(bugprone-incorrect-roundings): not negative; llround is no constant.

@@ -140,6 +140,8 @@ struct GroupOnNodes {
 /// rings share the bytes. Together they have the rate of the node's ports, or the rate of
 /// a device's links inside of its node, if that is less.
 class CallOnNodes {
+    static constexpr double kNever = std::numeric_limits<double>::infinity();
+
   public:
     CallOnNodes(const CollectiveCall& call, const ClusterSpec& spec,
                 const GroupOnNodes& group)
@@ -169,17 +171,20 @@ class CallOnNodes {
         return kNever;
     }
 
-    /// Returns the least time by one of these algorithms.
-    Picoseconds time(const std::vector<CollectiveAlgorithm>& algorithms) const {
-        double least = kNever;
+    struct Choice {
+        double seconds = kNever;
+        const CollectiveAlgorithm* by = nullptr;  ///< null if none has the verb
+    };
+    /// Returns the fastest of these algorithms.
+    Choice fastest(const std::vector<CollectiveAlgorithm>& algorithms) const {
+        Choice best;
         for (const CollectiveAlgorithm& algorithm : algorithms)
-            least = std::min(least, seconds(algorithm));
-        return countable_picoseconds(least);
+            if (const double time = seconds(algorithm); time < best.seconds)
+                best = {time, &algorithm};
+        return best;
     }
 
   private:
-    static constexpr double kNever = std::numeric_limits<double>::infinity();
-
     double ring(const CollectiveAlgorithm& algorithm) const {
         const int n = group_.ranks;
         switch (call_.verb) {
@@ -297,7 +302,7 @@ Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
         double slowest = 1;
         for (const int member : members)
             slowest = std::max(slowest, spec.link_factor(member));
-        return slowed(placed.time(algorithms), slowest);
+        return slowed(countable_picoseconds(placed.fastest(algorithms).seconds), slowest);
     };
     const Picoseconds known = time_by(spec.algorithms);
     if (known != kUncountable) return known;
@@ -314,15 +319,9 @@ Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
 std::string fastest_algorithm(const CollectiveCall& call, const ClusterSpec& spec,
                               const std::vector<int>& members) {
     const GroupOnNodes group(spec, members, call.root);
-    const CallOnNodes placed(call, spec, group);
-    std::string name;
-    double least = std::numeric_limits<double>::infinity();
-    for (const CollectiveAlgorithm& algorithm : spec.algorithms)
-        if (const double seconds = placed.seconds(algorithm); seconds < least) {
-            least = seconds;
-            name = algorithm.name;
-        }
-    return name;
+    const CallOnNodes::Choice best =
+        CallOnNodes(call, spec, group).fastest(spec.algorithms);
+    return best.by == nullptr ? "" : best.by->name;
 }
 
 CollectiveCall call_of_size(Verb verb, std::int64_t bytes, int ranks) {

@@ -75,9 +75,9 @@ std::string fastest_algorithm(const CollectiveCall& call, const ClusterSpec& spe
 /// buffer: the output of all_gather and gather, the input of reduce_scatter and scatter,
 /// the buffer of any other verb.
 CollectiveCall call_of_size(Verb verb, std::int64_t bytes, int ranks);
-/// What nccl-tests multiplies size / time by to get the "bus bandwidth", which a ring
-/// needs from each link: 2(n-1)/n for all_reduce, 1 for broadcast and reduce, (n-1)/n for
-/// other verbs.
+/// The factor by which nccl-tests multiplies size / time to get the "bus bandwidth",
+/// which a ring needs from each link: 2(n-1)/n for all_reduce, 1 for broadcast and
+/// reduce, (n-1)/n for other verbs.
 double bus_factor(Verb verb, int ranks);
 
 /// Returns the time of the same collective without bytes.

@@ -1,22 +1,17 @@
-// Times of layers and of training steps on A100s against the published ones.
+// Times of training steps on A100s against the published ones. A layer's times are in
+// tests/lessons/cluster_command_test.py.
 
 #include <cmath>
-#include <memory>
 #include <vector>
 
 #include "sim/cluster.hpp"
 #include "src/nn/gpt.hpp"
-#include "src/nn/recompute.hpp"
-#include "src/parallel/sequence_parallel.hpp"
-#include "src/parallel/tensor_parallel_kit.hpp"
 #include "src/pipeline/gpt_on_mesh.hpp"
 #include "tests/catch.hpp"
 
 namespace lockstep::test {
 
 namespace {
-
-using Recompute = MeshOptions::Recompute;
 
 double seconds(const RunReport& report) {
     return static_cast<double>(report.makespan()) * 1e-12;
@@ -30,40 +25,6 @@ RunReport run_on_a100(int ranks, const Program& program) {
     options.numbers = false;
     options.check = sim::CheckLevel::cheap;
     return sim::make_cluster(options)->run(program);
-}
-
-/// A layer of the model of 22 B parameters: h = 6144, 64 heads, 2048 tokens, 4 sequences,
-/// tensor parallelism over 8 devices.
-struct Layer {
-    bool sequence;
-    Recompute recompute;
-};
-
-enum class Passes { none, forward, both };
-
-double layer_seconds(const Layer& layer, Passes passes) {
-    return seconds(run_on_a100(8, [&](Rank& rank) {
-        Device& device = rank.device();
-        const auto tp = layer.sequence
-                            ? std::make_unique<SequenceParallel>(device, rank.world())
-                            : std::make_unique<TensorParallel>(device, rank.world());
-        GptKit kit = tensor_parallel({}, *tp);
-        if (layer.recompute == Recompute::attention)
-            kit = selective_recompute(std::move(kit));
-        BlockSizes sizes;
-        sizes.hidden = 6144;
-        sizes.heads = 64;
-        std::unique_ptr<Module> block =
-            make_block({device, DType::bf16, 0, "h.0"}, sizes, kit);
-        if (layer.recompute == Recompute::layers)
-            block = std::make_unique<lockstep::Recompute>(std::move(block));
-        const Shape shape{layer.sequence ? 2048 / 8 : 2048, 4, sizes.hidden};
-        const Tensor x = device.empty(shape, DType::bf16);
-        const Tensor dy = device.empty(shape, DType::bf16);
-        Saved saved;
-        if (passes != Passes::none) (void)block->forward(x, saved);
-        if (passes == Passes::both) (void)block->backward(dy, saved);
-    }));
 }
 
 /// One step of a pipeline of p stages with t-way tensor parallelism, one sequence of 2048
@@ -85,7 +46,7 @@ double of_published(const Step& step) {
     MeshOptions options;
     options.axes = {{"pp", step.p}, {"tp", step.t}};
     options.micro_batches = step.batch;
-    options.recompute = Recompute::layers;
+    options.recompute = MeshOptions::Recompute::layers;
     const MeshPlan plan(sizes, options);
     const auto run = [&](int steps) {
         return seconds(run_on_a100(step.p * step.t, [&](Rank& rank) {
@@ -130,26 +91,6 @@ Errors errors_of(const std::vector<Step>& steps) {
 }
 
 }  // namespace
-
-// The preset's efficiencies were fitted to these rows.
-TEST_CASE("a layer takes the time of Korthikanti et al. 2022, table 4", "[published]") {
-    struct Row {
-        Layer layer;
-        double forward_ms, backward_ms;
-    };
-    const std::vector<Row> rows{{{false, Recompute::nothing}, 7.7, 11.9},
-                                {{true, Recompute::nothing}, 7.2, 11.8},
-                                {{false, Recompute::layers}, 7.7, 19.5},
-                                {{false, Recompute::attention}, 7.7, 13.2},
-                                {{true, Recompute::attention}, 7.2, 13.1}};
-    for (const auto& [layer, forward_ms, backward_ms] : rows) {
-        const double none = layer_seconds(layer, Passes::none);
-        const double forward = layer_seconds(layer, Passes::forward);
-        const double both = layer_seconds(layer, Passes::both);
-        CHECK((forward - none) * 1e3 == Approx(forward_ms).epsilon(0.05));
-        CHECK((both - forward) * 1e3 == Approx(backward_ms).epsilon(0.05));
-    }
-}
 
 // No constant was fitted to these rows: Narayanan et al. 2021, 2104.04473, figures 11 and
 // 13, read off the plots. The devices of a tensor group of 16 or 32 are on several nodes.

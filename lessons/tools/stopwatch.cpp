@@ -1,11 +1,10 @@
-#include "lessons/tools/measure.hpp"
+#include "lessons/tools/stopwatch.hpp"
 
 #include <algorithm>
 #include <limits>
 
 #include <fmt/format.h>
 
-#include "src/core/require.hpp"
 #include "src/core/units.hpp"
 
 namespace lockstep::lessons {
@@ -18,22 +17,22 @@ constexpr int kTrials = 3;
 
 }  // namespace
 
-std::vector<Measurement> planned_measurements(int ranks, std::int64_t largest) {
+std::vector<Measurable> planned_measurements(int ranks, std::int64_t largest) {
     constexpr std::int64_t kLeastExtent = 64;
     constexpr std::int64_t kLeastCopied = 1 << 20, kLeastSent = 1 << 10;
     const std::int64_t matrix = largest * largest * kElement;
-    std::vector<Measurement> plan;
+    std::vector<Measurable> plan;
     for (std::int64_t n = kLeastExtent; n <= largest; n *= 2)
-        plan.push_back({MeasuredProduct{n, n, n, DType::bf16}, 0});
+        plan.emplace_back(MeasuredProduct{n, n, n, DType::bf16});
     for (std::int64_t bytes = kLeastCopied; bytes <= matrix; bytes *= 4)
-        plan.push_back({MeasuredTraffic{2 * bytes}, 0});  // read and written
+        plan.emplace_back(MeasuredTraffic{2 * bytes});  // read and written
     if (ranks < 2) return plan;
     for (const Verb verb :
          {Verb::all_reduce, Verb::all_gather, Verb::reduce_scatter, Verb::all_to_all})
         for (std::int64_t bytes = kLeastSent; bytes <= matrix; bytes *= 4)
             if (const std::int64_t whole = bytes / (kElement * ranks); whole > 0)
-                plan.push_back(
-                    {MeasuredCollective{verb, ranks, 0, whole * kElement * ranks}, 0});
+                plan.emplace_back(
+                    MeasuredCollective{verb, ranks, 0, whole * kElement * ranks});
     return plan;
 }
 
@@ -77,7 +76,6 @@ class Stopwatch {
             }
         });
     }
-    double seconds(const MeasuredLayer& /*it*/) { return 0; }  // never planned
 
   private:
     static constexpr std::int64_t kLargeProduct = std::int64_t{1} << 36;
@@ -111,7 +109,7 @@ class Stopwatch {
         }
         // A time of 0 or less would be the clock's own noise.
         const Picoseconds each = std::max((least - least_empty) / times, kNanosecond);
-        return static_cast<double>(each) / static_cast<double>(kSecond);
+        return lockstep::seconds(each);
     }
 
     Rank& rank_;
@@ -121,23 +119,35 @@ class Stopwatch {
 
 }  // namespace
 
-Program measuring(const std::vector<Measurement>& plan) {
+Program measuring(const std::vector<Measurable>& plan) {
     return [plan](Rank& rank) {
         Stopwatch stopwatch(rank);
-        for (const Measurement& each : plan) {
-            const double seconds = std::visit(
-                [&](const auto& it) { return stopwatch.seconds(it); }, each.what);
+        for (const Measurable& each : plan) {
+            const double seconds =
+                std::visit([&](const auto& it) { return stopwatch.seconds(it); }, each);
             if (rank.index() == 0) rank.keep_value(kSeries, seconds);
         }
     };
 }
 
-std::vector<Measurement> measured(std::vector<Measurement> plan,
+namespace {
+
+const std::vector<double>& seconds_in(const RunReport& report) {
+    return report.ranks.front().series.at(kSeries);
+}
+
+}  // namespace
+
+std::vector<Measurement> measured(const std::vector<Measurable>& plan,
                                   const RunReport& report) {
-    const std::vector<double>& seconds = report.ranks.front().series.at(kSeries);
+    std::vector<Measurement> rows;
     for (std::size_t i = 0; i < plan.size(); ++i)
-        plan[i].seconds = seconds.at(i);
-    return plan;
+        std::visit(
+            [&](const auto& it) {
+                rows.push_back({it, seconds_in(report).at(i)});
+            },
+            plan[i]);
+    return rows;
 }
 
 namespace {
@@ -153,20 +163,17 @@ std::string cells_of(const MeasuredProduct& it) {
 std::string cells_of(const MeasuredTraffic& it) {
     return fmt::format(",,,,,,,,{}", it.bytes);
 }
-std::string cells_of(const MeasuredLayer& /*it*/) {
-    throw UsageError("layers are not written");
-}
 
 }  // namespace
 
-std::string measurements_csv(const std::vector<Measurement>& rows) {
+std::string measured_csv(const std::vector<Measurable>& plan, const RunReport& report) {
     std::string text =
         "verb,ranks,nodes,bytes,rows,inner,columns,dtype,traffic_bytes,us\n";
-    for (const Measurement& row : rows)
+    for (std::size_t i = 0; i < plan.size(); ++i)
         text +=
             fmt::format("{},{:.6g}\n",
-                        std::visit([](const auto& it) { return cells_of(it); }, row.what),
-                        row.seconds * 1e6);
+                        std::visit([](const auto& it) { return cells_of(it); }, plan[i]),
+                        seconds_in(report).at(i) * 1e6);
     return text;
 }
 
