@@ -518,7 +518,7 @@ bool Engine::end_meetings() {
 /// NCCL does, and what the model leaves out.
 Picoseconds Engine::time_in_group(const CollectiveCall& call, const Team& team,
                                   const Meeting& meeting) const {
-    const Picoseconds alone = collective_time(call, options_.spec, team.ranks);
+    const Picoseconds alone = collective_time(call, options_.spec, team.ranks, team.sharers);
     if (meeting.first->launch->posted.size() == 1 || alone == kUncountable) return alone;
     const Picoseconds latency = collective_latency(call, options_.spec, team.ranks);
     const Picoseconds paid = latency_paid(meeting);
@@ -585,12 +585,20 @@ void Engine::split_team(const Team& team, const Meeting& meeting) {
         if (request.color != Communicator::kNoColor)
             colours[request.color].emplace_back(request.key, posted->launch->member);
     }
+    std::map<int, int> on_node;
+    for (const auto& [colour, members] : colours)
+        for (const auto& [key, member] : members)
+            ++on_node[options_.spec.node_of(team.ranks[member])];
     for (auto& [colour, members] : colours) {
         std::sort(members.begin(), members.end());
         std::vector<int> ranks;
         for (const auto& [key, member] : members)
             ranks.push_back(team.ranks[member]);
         Team& made = make_team(rank(ranks.front()).split.asked.name, ranks);
+        if (colours.size() > 1)
+            made.sharers = std::ranges::max_element(on_node, {}, [](const auto& node) {
+                               return node.second;
+                           })->second;
         for (int member = 0; member < made.size(); ++member) {
             RankState::Split& split = rank(ranks[member]).split;
             split.team = &made;
@@ -785,6 +793,31 @@ void Engine::note_diagnosis(Diagnosis diagnosis) {
     failure_ = std::make_exception_ptr(FaultError(std::move(diagnosis)));
 }
 
+/// Returns how long the bytes that the ranks have sent take on the links, where each node
+/// spreads its bytes for other nodes over its ports.
+Picoseconds Engine::link_roof() const {
+    const ClusterSpec& spec = options_.spec;
+    const int ports = spec.network_ports > 0
+                          ? std::min(spec.network_ports, spec.devices_per_node)
+                          : std::min<int>(spec.devices_per_node, static_cast<int>(ranks_.size()));
+    Picoseconds longest = 0, communication = 0;
+    std::map<int, std::int64_t> of_node;
+    for (std::size_t index = 0; index < ranks_.size(); ++index) {
+        const RankReport& report = ranks_[index]->report;
+        communication = std::max(communication, report.time.communication);
+        std::int64_t inside = 0;
+        for (const Traffic& traffic : report.traffic)
+            (traffic.between_nodes ? of_node[spec.node_of(static_cast<int>(index))]
+                                   : inside) += traffic.bytes_sent;
+        longest = std::max(longest, time_at_rate(inside, spec.inside.bytes_per_second));
+    }
+    for (const auto& [node, bytes] : of_node)
+        longest = std::max(
+            longest, time_at_rate(bytes, spec.between.bytes_per_second * ports));
+    // A node's switches that add up send fewer bytes than are counted.
+    return std::min(longest, communication);
+}
+
 RunReport Engine::report() {
     RunReport whole;
     for (const auto& state : ranks_) {
@@ -803,6 +836,12 @@ RunReport Engine::report() {
             append_traffic(team->name, team->counts[member],
                            rank(team->ranks[member]).report.traffic);
     }
+    for (const auto& state : ranks_) {
+        const VirtualDevice& device = state->virtual_device;
+        whole.roof.products = std::max(whole.roof.products, device.product_roof());
+        whole.roof.memory = std::max(whole.roof.memory, device.memory_roof());
+    }
+    whole.roof.links = link_roof();
     for (const auto& state : ranks_)
         whole.ranks.push_back(std::move(state->report));
     trace_.move_into(whole);

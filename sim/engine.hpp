@@ -166,6 +166,7 @@ class Engine {
     void complete_diagnosis() const;
 
     [[noreturn]] void stop();
+    Picoseconds link_roof() const;
     RunReport report();
 
     ClusterOptions options_;

@@ -210,6 +210,9 @@ struct Team {
     int id = 0;
     std::string name;
     std::vector<int> ranks;  ///< by member
+    /// The most ranks on a node that are in the groups of one split, this one among them;
+    /// 0 if no other group was made beside it.
+    int sharers = 0;
     bool copies = false;     ///< a queue of copies between one rank's device and host
     std::vector<Member> members;
     std::vector<Lifetime> lifetimes;  ///< by member

@@ -1,6 +1,8 @@
 #include "sim/virtual_device.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -105,12 +107,32 @@ void VirtualDevice::execute(const DeviceOperation& operation,
     const Picoseconds duration = time_of(operation);
     advance(duration, operation.at);
     time_.compute += duration;
-    flops_ += operation.flops;
+    flops_[static_cast<std::size_t>(operation.dtype)] += operation.flops;
+    bytes_ += operation.bytes;
     if (trace_.is_on())
         trace_.event({rank_, is_host() ? "host" : "compute", operation.name, "operation",
                       start, now_, micro_batch(), operation.bytes, operation.at});
     check_.tell_of(rank_, &Watcher::executing, rank_, operation);
     if (numbers_) compute(operation, numbers);
+}
+
+std::int64_t VirtualDevice::flops() const {
+    return std::reduce(flops_.begin(), flops_.end());
+}
+
+Picoseconds VirtualDevice::product_roof() const {
+    if (spec_.phases) return 0;
+    Picoseconds time = 0;
+    for (std::size_t dtype = 0; dtype < flops_.size(); ++dtype)
+        time = time_sum(time, time_at_rate(flops_[dtype],
+                                           spec_.flops(static_cast<DType>(dtype))));
+    return slowed(time, slowdown_);
+}
+
+Picoseconds VirtualDevice::memory_roof() const {
+    return spec_.phases ? 0
+                        : slowed(time_at_rate(bytes_, spec_.memory_bytes_per_second),
+                                 slowdown_);
 }
 
 void VirtualDevice::compute(const DeviceOperation& operation,
@@ -191,6 +213,7 @@ void VirtualDevice::note_memory() {
 void VirtualDevice::phase_began(Phase phase, int micro_batch, SourceLine at) {
     follow_host(at);
     phases_.push_back({phase, micro_batch, now_, at});
+    if (!std::exchange(began_, true)) time_.begin = now_;
     check_.tell_of(rank_, &Watcher::phase_began, rank_, phase, micro_batch);
     if (!spec_.phases) return;
     const ClusterSpec::PhaseTimes& times = *spec_.phases;

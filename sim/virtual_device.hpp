@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
 #include "sim/host_memory.hpp"
 #include "sim/scheduler.hpp"
@@ -73,7 +74,10 @@ class VirtualDevice final : public DeviceMonitor {
 
     const MemoryReport& memory() const { return ledger_.report(); }
     const TimeReport& time() const { return time_; }
-    std::int64_t flops() const { return flops_; }
+    std::int64_t flops() const;
+    /// Return how long the operations take at the full rate of arithmetic or of memory.
+    Picoseconds product_roof() const;
+    Picoseconds memory_roof() const;
 
   private:
     struct OpenPhase {
@@ -112,8 +116,10 @@ class VirtualDevice final : public DeviceMonitor {
     bool numbers_;
     Ledger ledger_;
     HostMemory* memory_;  ///< holds the numbers; null if they are elsewhere
-    std::int64_t flops_ = 0;
-    int steps_ = 0;  ///< update phases that have ended
+    std::array<std::int64_t, 4> flops_{};  ///< by DType
+    std::int64_t bytes_ = 0;               ///< that operations read and wrote
+    int steps_ = 0;        ///< update phases that have ended
+    bool began_ = false;  ///< a phase has begun
     std::vector<OpenPhase> phases_;
     Phase latest_ = Phase::none;  ///< the phase that ended last
 };

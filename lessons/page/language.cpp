@@ -79,6 +79,17 @@ constexpr auto kChinese = std::to_array<Phrase>({
     {"The record of what was done is in {}.", "已完成部分的记录在 {}。"},
     {"Times of {} were fitted to measurements; they are {:.0f} % off in the mean.",
      "{} 的时间是用测量拟合的，平均误差 {:.0f} %。"},
+    {"How far each run was from its roof: the time that its products, its bytes of "
+     "memory or its messages take on the busiest device if nothing waits and the data "
+     "sheet's rates are reached; launches and latencies are not in it. The longest of "
+     "the three binds.",
+     "各次运行离“屋顶”多远：假如什么都不等待，并且达到数据手册上的速率，最忙的设备做"
+     "乘法、读写显存、收发消息各要多久；不算启动和延迟。三者中最长的一项是瓶颈。"},
+    {"run", "运行"},
+    {"took", "用时"},
+    {"products", "乘法"},
+    {"links", "链路"},
+    {"× its roof", "屋顶的倍数"},
     {"{} continues where you stopped; --from start begins again.",
      "{}：从上次停下的地方继续；--from start 从头开始。"},
     {"more", "继续"},

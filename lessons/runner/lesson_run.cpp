@@ -10,8 +10,10 @@
 #include "lessons/runner/reader.hpp"
 #include "lessons/runner/terminal.hpp"
 #include "src/core/require.hpp"
+#include "src/core/units.hpp"
 #include "src/report/write_diagnosis.hpp"
 #include "src/text/json.hpp"
+#include "src/text/table.hpp"
 #include "src/text/utf8.hpp"
 
 namespace lockstep::lessons {
@@ -80,6 +82,7 @@ struct LessonRun {
     void leave_record() const;
     void leave_stopped_record(const FaultError& fault);
     Document account() const;
+    Document roofs() const;
     Document what_comes_next() const;
     Step end(Notebook& notebook);
     std::size_t first_step(const Notebook& notebook) const;
@@ -168,6 +171,33 @@ Document LessonRun::account() const {
     return account;
 }
 
+/// Returns how far each recorded run was from the least time of its work.
+Document LessonRun::roofs() const {
+    Table table;
+    for (const char* head : {"run", "took", "products", "memory", "links", "× its roof"})
+        table.head.push_back(said(language, head));
+    for (const auto& [name, report] : record.runs) {
+        const Roof& roof = report.roof;
+        if (roof.highest() == 0) continue;
+        const auto title = record.titles.find(name);
+        table.rows.push_back(
+            {title == record.titles.end() ? name : title->second,
+             time_text(report.makespan()), time_text(roof.products),
+             time_text(roof.memory), time_text(roof.links),
+             fmt::format("{:.2f}", static_cast<double>(report.makespan()) /
+                                       static_cast<double>(roof.highest()))});
+    }
+    Document document;
+    if (table.rows.empty()) return document;
+    say(document,
+        "How far each run was from its roof: the time that its products, its bytes of "
+        "memory or its messages take on the busiest device if nothing waits and the data "
+        "sheet's rates are reached; launches and latencies are not in it. The longest of "
+        "the three binds.");
+    document.push_back({table_of(table)});
+    return document;
+}
+
 void LessonRun::run_silently() {
     const std::vector<Step>& steps = made.steps();
     std::vector<std::size_t> checks_after;
@@ -212,6 +242,8 @@ Step LessonRun::end(Notebook& notebook) {
                 notebook.finish(metrics_json(record));
                 const std::string score = score_text(notebook.score(), language);
                 if (!score.empty()) end.push_back({Paragraph{words_of(score)}});
+                for (Block& block : roofs())
+                    end.push_back(std::move(block));
                 for (Block& block : made.end())
                     end.push_back(std::move(block));
                 for (Block& block : what_comes_next())

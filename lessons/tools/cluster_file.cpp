@@ -70,6 +70,8 @@ std::string cluster_text(const ClusterSpec& spec) {
                   {"inside", link_json(spec.inside)},
                   {"between", link_json(spec.between)},
                   {"network_ports", spec.network_ports},
+                  {"nodes_per_switch", spec.nodes_per_switch},
+                  {"oversubscription", spec.oversubscription},
                   {"algorithms", algorithms_json(spec.algorithms)},
                   {"stragglers", stragglers_json(spec.stragglers)}};
     if (spec.phases)

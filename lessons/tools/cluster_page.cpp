@@ -110,6 +110,11 @@ Table link_table(const ClusterSpec& spec) {
     add("inside a node", node, spec.inside);
     add("between nodes", spec.network_ports > 0 ? spec.network_ports : node,
         spec.between);
+    if (spec.nodes_per_switch > 0) {
+        LinkSpec crossing = spec.between;
+        crossing.bytes_per_second /= spec.oversubscription;
+        add("between switches", spec.nodes_per_switch * node, crossing);
+    }
     add("host", spec.host_links > 0 ? spec.host_links : node, spec.host_copy);
     return table;
 }

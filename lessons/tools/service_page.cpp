@@ -128,6 +128,41 @@ Table outcome_table(const ExaminedService& service, const ServiceOutcome& outcom
     return table;
 }
 
+/// The longest of the times below which a service cannot be, and what it is.
+struct Bound {
+    Picoseconds time = 0;
+    const char* name = "";
+    std::string times(const ServiceReport& report) const {
+        return time == 0 ? "–" : fmt::format("{:.2f}", report.seconds / seconds(time));
+    }
+};
+
+Bound bound_of(const ServiceOutcome& outcome) {
+    return std::max(
+        {Bound{outcome.roof.products, "products"}, Bound{outcome.roof.memory, "memory"},
+         Bound{outcome.roof.links, "links"}, Bound{outcome.last_arrival, "arrivals"}},
+        [](const Bound& a, const Bound& b) { return a.time < b.time; });
+}
+
+Table roof_table(const ServiceOutcome& outcome) {
+    return {{"these requests need at least", ""},
+            {{"for products of matrices", time_text(outcome.roof.products)},
+             {fmt::format("for memory: weights {} times, keys and values",
+                          count_text(outcome.fewest_passes)),
+              time_text(outcome.roof.memory)},
+             {"for messages between devices", time_text(outcome.roof.links)},
+             {"until the last of them arrives", time_text(outcome.last_arrival)}}};
+}
+
+std::string roof_sentence(const ServiceOutcome& outcome) {
+    const Bound bound = bound_of(outcome);
+    return fmt::format(
+        "They took {} s, {} times the longest of these, which is {}. The least times "
+        "hold for the data sheet's rates and for passes with as many sequences as the "
+        "pages hold.",
+        number_text(outcome.report.seconds), bound.times(outcome.report), bound.name);
+}
+
 std::string rate_text(const ServiceOutcome& outcome) {
     return number_text(outcome.per_second.value_or(0));
 }
@@ -159,6 +194,17 @@ Table rate_table(const ExaminedService& service) {
              amount(tokens_a_second(report)), count_text(report.preemptions),
              fmt::format("{:.1f}", outcome.passes.rows_of_pass()),
              bytes_text(outcome.peak_bytes)});
+    }
+    return table;
+}
+
+Table rate_roof_table(const ExaminedService& service) {
+    Table table{{"requests a second", "took", "× its roof", "which is"}, {}};
+    for (const ServiceOutcome& outcome : service.outcomes) {
+        const Bound bound = bound_of(outcome);
+        table.rows.push_back({rate_text(outcome),
+                              number_text(outcome.report.seconds) + " s",
+                              bound.times(outcome.report), bound.name});
     }
     return table;
 }
@@ -195,9 +241,14 @@ Document service_page(const ExaminedService& service) {
         const ServiceOutcome& outcome = service.outcomes.front();
         page.push_back({table_of(time_table(outcome.report, settings.limits))});
         page.push_back({table_of(outcome_table(service, outcome))});
+        if (bound_of(outcome).time > 0) {
+            page.push_back({table_of(roof_table(outcome))});
+            say(roof_sentence(outcome));
+        }
     } else {
         page.push_back({table_of(rate_time_table(service))});
         page.push_back({table_of(rate_table(service))});
+        page.push_back({table_of(rate_roof_table(service))});
     }
     if (!has_limits(settings.limits))
         say("There are no limits, so all requests count as served in time.");
@@ -274,6 +325,11 @@ Json json_of(const ServiceSettings& settings, const ServiceOutcome& outcome,
               {"reused", report.reused},
               {"work", json_of(outcome.passes)},
               {"peak_bytes", outcome.peak_bytes},
+              {"roof",
+               {{"products", seconds(outcome.roof.products)},
+                {"memory", seconds(outcome.roof.memory)},
+                {"links", seconds(outcome.roof.links)},
+                {"arrivals", seconds(outcome.last_arrival)}}},
               {"answers", std::move(answers)}};
     if (settings.apart) {
         json["prompt_work"] = json_of(outcome.prompts);

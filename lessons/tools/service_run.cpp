@@ -10,6 +10,7 @@
 #include "sim/cluster.hpp"
 #include "src/core/require.hpp"
 #include "src/core/units.hpp"
+#include "src/cost/virtual_time.hpp"
 #include "src/device/ledger.hpp"
 #include "src/text/utf8.hpp"
 
@@ -155,6 +156,40 @@ std::int64_t moved_bytes(const RunReport& report) {
     return bytes;
 }
 
+/// Completes the outcome's roof, whose products and links are known.
+void add_memory_roof(const ServiceSettings& settings, const ServiceHolding& holding,
+                     ServiceOutcome& outcome) {
+    struct Reads {
+        std::int64_t rows = 0;     ///< of keys and values
+        std::int64_t longest = 0;  ///< answer
+    };
+    std::map<std::int64_t, Reads> replicas;
+    for (const ServiceOutcome::Ended& ended : outcome.requests) {
+        const auto tokens = static_cast<std::int64_t>(ended.served.answer.tokens.size());
+        Reads& reads = replicas[ended.replica];
+        reads.rows += tokens * ended.prompt + tokens * (tokens - 1) / 2;
+        reads.longest = std::max(reads.longest, tokens);
+    }
+    const auto used = static_cast<double>(settings.sizes->active_parameters()) /
+                      static_cast<double>(settings.sizes->parameters());
+    const double weights = static_cast<double>(holding.weight_bytes) * used;
+    const std::int64_t rows_that_fit = holding.pages * settings.page_rows;
+    for (const auto& [replica, reads] : replicas) {
+        const std::int64_t passes =
+            std::max(reads.longest, (reads.rows + rows_that_fit - 1) / rows_that_fit);
+        const double bytes = static_cast<double>(passes) * weights +
+                             static_cast<double>(reads.rows) *
+                                 static_cast<double>(holding.page_bytes) /
+                                 static_cast<double>(settings.page_rows);
+        if (settings.cluster.memory_bytes_per_second == 0) continue;
+        const Picoseconds time =
+            countable_picoseconds(bytes / settings.cluster.memory_bytes_per_second);
+        if (time < outcome.roof.memory) continue;
+        outcome.roof.memory = time;
+        outcome.fewest_passes = passes;
+    }
+}
+
 }  // namespace
 
 ServiceOutcome served(const ServiceSettings& settings, const ServiceHolding& holding,
@@ -208,6 +243,12 @@ ServiceOutcome served(const ServiceSettings& settings, const ServiceHolding& hol
         }
     }
     outcome.report = report_of(all, settings.limits);
+    outcome.roof.products = report.roof.products;
+    outcome.roof.links = report.roof.links;
+    add_memory_roof(settings, holding, outcome);
+    const auto [first, last] = std::ranges::minmax(
+        requests, {}, [](const Request& request) { return request.arrival; });
+    outcome.last_arrival = last.arrival - first.arrival;
     return outcome;
 }
 

@@ -6,6 +6,7 @@
 
 #include "lessons/tools/service_file.hpp"
 #include "src/inference/service_picture.hpp"
+#include "src/run/run_report.hpp"
 
 namespace lockstep::lessons {
 
@@ -49,10 +50,17 @@ struct ServiceOutcome {
                                : static_cast<double>(rows) / static_cast<double>(passes);
         }
     };
-    Work prompts;                  ///< of devices that only compute prompts
-    Work passes;                   ///< of the other devices
-    std::int64_t peak_bytes = 0;   ///< the maximum over all devices
-    std::int64_t moved_bytes = 0;  ///< from devices that compute prompts to the others
+    Work prompts;  ///< of devices that only compute prompts
+    Work passes;   ///< of the other devices
+    /// The least time that the requests need on these devices, whatever the batch rules.
+    /// For memory, each pass generates tokens for as many sequences as the pages hold,
+    /// and reads the weights that a token uses once; each token reads its keys and
+    /// values.
+    Roof roof;
+    std::int64_t fewest_passes = 0;  ///< of which `roof.memory` is made
+    Picoseconds last_arrival = 0;    ///< after the first
+    std::int64_t peak_bytes = 0;     ///< the maximum over all devices
+    std::int64_t moved_bytes = 0;    ///< from devices that compute prompts to the others
 };
 
 /// Runs the service; a given rate replaces the mix's rate.

@@ -89,15 +89,11 @@ Picoseconds slowed(Picoseconds time, double factor) {
     return slow < 0x1p63 ? std::llround(slow) : kUncountable;
 }
 
-namespace {
-
 Picoseconds time_at_rate(std::int64_t amount, double per_second) {
     return per_second > 0
                ? countable_picoseconds(static_cast<double>(amount) / per_second)
                : 0;
 }
-
-}  // namespace
 
 Picoseconds message_time(const LinkSpec& link, std::int64_t bytes) {
     return time_sum(
@@ -166,6 +162,10 @@ class Reader {
             spec_.devices_per_node = static_cast<int>(integer(value, key, 1, 1 << 20));
         else if (key == "network_ports")
             spec_.network_ports = static_cast<int>(integer(value, key, 0, 1 << 20));
+        else if (key == "nodes_per_switch")
+            spec_.nodes_per_switch = static_cast<int>(integer(value, key, 0, 1 << 20));
+        else if (key == "oversubscription")
+            spec_.oversubscription = factor(value, key);
         else if (key == "host_links")
             spec_.host_links = static_cast<int>(integer(value, key, 0, 1 << 20));
         else if (key == "host")
@@ -188,7 +188,8 @@ class Reader {
                  "flops_bf16, product_efficiency, memory_bytes_per_second, "
                  "memory_efficiency, memory_bytes, launch_seconds, host, host_copy, "
                  "host_links, inside, between, devices_per_node, network_ports, "
-                 "algorithms, phases, stragglers and error");
+                 "nodes_per_switch, oversubscription, algorithms, phases, stragglers and "
+                 "error");
     }
 
     static std::string member_of(const std::string& key, const std::string& name) {

@@ -83,6 +83,11 @@ struct ClusterSpec {
     LinkSpec inside;        ///< between devices of a node, each with its own ports
     LinkSpec between;       ///< between nodes
     int network_ports = 0;  ///< a node's ports to other nodes; 0: one per device
+    /// Nodes on one switch, or on one set of switches if each port has its own (rails).
+    /// The lines that leave it have 1 / oversubscription of the rate of its nodes' ports.
+    /// Rings and trees have few of their messages there; an all_to_all has many.
+    int nodes_per_switch = 0;  ///< 0: all nodes
+    double oversubscription = 1;
     /// If there are none, a collective takes a ring, or over several nodes a tree, whose
     /// steps have the latency of their links.
     std::vector<CollectiveAlgorithm> algorithms{};
@@ -133,6 +138,9 @@ std::string accuracy_text(const ClusterSpec& spec);
 
 /// Returns the product of time and factor, rounded to the nearest picosecond.
 Picoseconds slowed(Picoseconds time, double factor);
+
+/// Time of bytes or floating point operations at a rate, none at rate 0.
+Picoseconds time_at_rate(std::int64_t amount, double per_second);
 
 /// Time of one message over a link.
 Picoseconds message_time(const LinkSpec& link, std::int64_t bytes);

@@ -144,12 +144,21 @@ class CallOnNodes {
 
   public:
     CallOnNodes(const CollectiveCall& call, const ClusterSpec& spec,
-                const GroupOnNodes& group)
+                const GroupOnNodes& group, int sharers = 0)
         : call_(call),
           spec_(spec),
           group_(group),
+          sharers_(sharers),
           bytes_(static_cast<double>(call.count) *
                  static_cast<double>(call.element_bytes)) {}
+
+    /// Returns the number of ports that these members of a node have. Other groups may
+    /// share the node's ports.
+    double ports(int devices) const {
+        if (spec_.network_ports == 0) return devices;
+        const double share = static_cast<double>(devices) / std::max(devices, sharers_);
+        return std::min<double>(devices, spec_.network_ports * share);
+    }
 
     /// Returns the time by one algorithm; infinity if the algorithm cannot carry out the
     /// call.
@@ -169,6 +178,14 @@ class CallOnNodes {
                 return pairs(algorithm);
         }
         return kNever;
+    }
+
+    /// Returns whether its messages between nodes have less than a port each, or share
+    /// the lines between switches.
+    bool is_shared() const {
+        return group_.nodes > 1 &&
+               (ports(group_.least) < group_.least ||
+                (spec_.nodes_per_switch > 0 && group_.nodes > spec_.nodes_per_switch));
     }
 
     struct Choice {
@@ -231,8 +248,17 @@ class CallOnNodes {
     static double over(const LinkSpec& link, double bytes, double share) {
         return link.bytes_per_second > 0 ? bytes / (link.bytes_per_second * share) : 0;
     }
-    int ports(int devices) const {
-        return spec_.network_ports > 0 ? std::min(spec_.network_ports, devices) : devices;
+    /// Returns the time of the bytes that a node sends to nodes of other switches. A ring
+    /// or a tree passes each switch once, so only messages between all pairs are slowed.
+    double over_switches(double bytes_per_pair,
+                         const CollectiveAlgorithm& algorithm) const {
+        const int neighbours = std::min(spec_.nodes_per_switch, group_.nodes);
+        if (spec_.nodes_per_switch == 0 || group_.nodes <= neighbours) return 0;
+        const double pairs = static_cast<double>(group_.least) *
+                             (group_.nodes - neighbours) * group_.least;
+        return spec_.oversubscription * over(spec_.between,
+                                             pairs * bytes_per_pair / ports(group_.least),
+                                             algorithm.between_efficiency);
     }
 
     /// Two binary trees of the nodes, with a chain in each node (Sanders, Speck & Traff
@@ -261,13 +287,16 @@ class CallOnNodes {
     double pairs(const CollectiveAlgorithm& algorithm) const {
         int inside = group_.most - 1;
         int between = group_.ranks - group_.least;
-        double port = static_cast<double>(ports(group_.most)) / group_.most;
+        double port = ports(group_.most) / group_.most;
+        double crossing = 0;
         if (call_.verb == Verb::gather || call_.verb == Verb::scatter) {
             inside = group_.at_root - 1;
             between = group_.ranks - group_.at_root;
             port = 1;
         } else if (call_.verb != Verb::all_to_all) {
             return kNever;
+        } else {
+            crossing = over_switches(bytes_, algorithm);
         }
         if (group_.nodes == 1) between = 0;
         const double near =
@@ -276,12 +305,13 @@ class CallOnNodes {
         const double far =
             between * (algorithm.between_seconds +
                        over(spec_.between, bytes_, algorithm.between_efficiency * port));
-        return algorithm.base_seconds + std::max(near, far);
+        return algorithm.base_seconds + std::max({near, far, crossing});
     }
 
     const CollectiveCall& call_;
     const ClusterSpec& spec_;
     const GroupOnNodes& group_;
+    int sharers_;
     double bytes_;
 };
 
@@ -293,11 +323,11 @@ CollectiveAlgorithm from_links(CollectiveAlgorithm::Kind kind, const ClusterSpec
 }  // namespace
 
 Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
-                            const std::vector<int>& members) {
+                            const std::vector<int>& members, int sharers) {
     using Kind = CollectiveAlgorithm::Kind;
     if (call.ranks == 1 || call.verb == Verb::split) return 0;
     const GroupOnNodes group(spec, members, call.root);
-    const CallOnNodes placed(call, spec, group);
+    const CallOnNodes placed(call, spec, group, sharers);
     const auto time_by = [&](const std::vector<CollectiveAlgorithm>& algorithms) {
         double slowest = 1;
         for (const int member : members)
@@ -306,7 +336,7 @@ Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
     };
     const Picoseconds known = time_by(spec.algorithms);
     if (known != kUncountable) return known;
-    if (!group.is_even())
+    if (!group.is_even() || placed.is_shared())
         return time_by({from_links(Kind::ring, spec), from_links(Kind::tree, spec),
                         from_links(Kind::pairs, spec)});
     const LinkSpec& link = group.nodes == 1 ? spec.inside : spec.between;

@@ -64,8 +64,13 @@ CollectiveTraffic collective_traffic(const CollectiveCall& call, int rank);
 /// latency of each hop, plus the time of the bytes on the slowest hop. If the cluster
 /// lists algorithms, or if links of both kinds are passed, the slowest straggler slows
 /// the whole collective. `members` are the ranks in the run.
+///
+/// Groups that one split has made, such as the lines of a mesh's axis, usually
+/// communicate at the same time. They share the ports of a node by their members there:
+/// `sharers` is how many members all these groups have on a node, at most; 0 if there is
+/// one group.
 Picoseconds collective_time(const CollectiveCall& call, const ClusterSpec& spec,
-                            const std::vector<int>& members);
+                            const std::vector<int>& members, int sharers = 0);
 /// Returns the name of the cluster's algorithm that decides this time; empty if the
 /// cluster lists none.
 std::string fastest_algorithm(const CollectiveCall& call, const ClusterSpec& spec,

@@ -107,11 +107,9 @@ RunOptions read_run_options(const std::filesystem::path& folder) {
 namespace {
 
 Json time_json(const TimeReport& time) {
-    return {{"compute", time.compute},
-            {"communication", time.communication},
-            {"copy", time.copy},
-            {"waiting", time.waiting},
-            {"end", time.end}};
+    return {{"compute", time.compute}, {"communication", time.communication},
+            {"copy", time.copy},       {"waiting", time.waiting},
+            {"begin", time.begin},     {"end", time.end}};
 }
 
 Json categories_json(const std::array<std::int64_t, kMemoryCategories>& bytes) {
@@ -179,6 +177,10 @@ Json run_json(const std::string& name, const RunReport& report) {
     }
     return {{"name", name},
             {"makespan_picoseconds", report.makespan()},
+            {"roof_picoseconds",
+             {{"products", report.roof.products},
+              {"memory", report.roof.memory},
+              {"links", report.roof.links}}},
             {"bytes_sent", report.bytes_sent()},
             {"messages_sent", report.messages_sent()},
             {"ranks", std::move(ranks)}};

@@ -44,6 +44,13 @@ Picoseconds RunReport::makespan() const {
     return latest;
 }
 
+Picoseconds RunReport::time_in_phases() const {
+    Picoseconds first = ranks.empty() ? 0 : ranks.front().time.begin;
+    for (const RankReport& rank : ranks)
+        first = std::min(first, rank.time.begin);
+    return makespan() - first;
+}
+
 std::int64_t RunReport::bytes_sent() const {
     std::int64_t bytes = 0;
     for (const RankReport& rank : ranks)

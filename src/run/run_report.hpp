@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -46,6 +47,7 @@ struct TimeReport {
     Picoseconds communication = 0;  ///< sum over communicators
     Picoseconds copy = 0;           ///< between host and device
     Picoseconds waiting = 0;        ///< compute queue waits for communication or host
+    Picoseconds begin = 0;          ///< when the rank's first phase began
     Picoseconds end = 0;            ///< when the rank's last operation ended
 };
 
@@ -121,15 +123,31 @@ struct TraceMemory {
     std::array<std::int64_t, kMemoryCategories> bytes{};
 };
 
+/// The least time that a run's work takes on its devices (Williams, Waterman & Patterson
+/// 2009, Roofline): if nothing waited, and products, memory and links all reached the
+/// rates of the data sheet. Each is the time of the rank or the node that has the most of
+/// it. Only virtual devices know these rates.
+struct Roof {
+    Picoseconds products = 0;  ///< floating point operations
+    Picoseconds memory = 0;    ///< bytes that operations read and write
+    Picoseconds links = 0;     ///< bytes that ranks send to each other
+
+    Picoseconds highest() const { return std::max({products, memory, links}); }
+};
+
 /// The result of a run: figures of every rank, and the trace if one was asked for.
 struct RunReport {
     std::vector<RankReport> ranks;
+    Roof roof;
     std::vector<TraceEvent> trace;
     std::vector<TraceFlow> flows;
     std::vector<TraceMemory> memory_trace;
 
     /// Returns when the last rank ended.
     Picoseconds makespan() const;
+    /// Returns the time from the first phase of any rank to the end: the makespan without
+    /// the making of initial values.
+    Picoseconds time_in_phases() const;
     std::int64_t bytes_sent() const;
     std::int64_t messages_sent() const;
     /// Returns the largest number of bytes that any rank held at one time.

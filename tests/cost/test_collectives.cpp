@@ -160,6 +160,40 @@ TEST_CASE("an all-to-all sends inside and between nodes at the same time", "[cos
           8 * message_time(spec.between, 4'000'000));
 }
 
+TEST_CASE("groups of one split share the ports of their nodes", "[cost]") {
+    ClusterSpec spec = load_cluster("classroom");  // 8 devices a node
+    const CollectiveCall call{Verb::all_gather, 1'000'000, 4, 2};
+    const auto time_with = [&](int ports, int sharers) {
+        spec.network_ports = ports;
+        return collective_time(call, spec, {0, 8}, sharers);
+    };
+    const Picoseconds alone = message_time(spec.between, 4'000'000);
+    CHECK(time_with(0, 8) == alone);
+    CHECK(time_with(8, 8) == alone);
+    CHECK(time_with(2, 0) == alone);
+    CHECK(time_with(2, 2) == alone);
+    const Picoseconds bytes = alone - message_time(spec.between, 0);
+    CHECK(time_with(2, 8) == alone + 3 * bytes);
+    CHECK(time_with(1, 8) == alone + 7 * bytes);
+}
+
+TEST_CASE("lines between switches slow messages between all pairs", "[cost]") {
+    ClusterSpec spec = load_cluster("classroom");
+    spec.devices_per_node = 1;
+    const auto time_with = [&](Verb verb, int nodes_per_switch, double oversubscription) {
+        spec.nodes_per_switch = nodes_per_switch;
+        spec.oversubscription = oversubscription;
+        return static_cast<double>(
+            collective_time({verb, 1'000'000, 4, 8}, spec, first_ranks(8)));
+    };
+    const double free = time_with(Verb::all_to_all, 0, 1);
+    CHECK(time_with(Verb::all_to_all, 8, 4) == free);
+    CHECK(time_with(Verb::all_to_all, 4, 1) == Approx(free));
+    // 4 of 7 messages of a device leave its switch, at a quarter of the rate.
+    CHECK(time_with(Verb::all_to_all, 4, 4) == Approx(free * 4 * 4 / 7).epsilon(0.01));
+    CHECK(time_with(Verb::all_gather, 4, 4) == Approx(time_with(Verb::all_gather, 0, 1)));
+}
+
 // The published rows of 1 to 10 are all_reduce_perf of f32, most by a ring.
 TEST_CASE("all-reduces take the time that was published", "[cost][published]") {
     constexpr double kMiB = 1 << 20, kGiB = 1 << 30;

@@ -408,6 +408,23 @@ class Memory(Command):
 
 
 class Text(Command):
+    def test_the_roof_does_not_depend_on_the_batch(self):
+        asked = {"count": 16, "prompt": 64, "output": 8}
+        one, many = (self.one(service(model="llama2-13b", mesh="tp=1", cluster="h100",
+                                      batch={"sequences": sequences}, requests=asked,
+                                      cache={"page_rows": 8}))
+                     for sequences in (1, 16))
+        roof = many[0]["roof"]
+        # Nearly: how much of attention a pass computes depends on its batch.
+        self.assertAlmostEqual(roof.pop("products") / one[0]["roof"].pop("products"), 1, 0)
+        self.assertEqual(roof, one[0]["roof"])
+        weights, token = (many[1]["device"][key] for key in ("weight_bytes", "token_bytes"))
+        rows = 16 * sum(range(64, 72))
+        self.assertAlmostEqual(roof["memory"], (8 * weights + rows * token) / 3.35e12, 9)
+        self.assertEqual(roof["arrivals"], 0)
+        self.assertGreater(one[0]["seconds"], 8 * max(roof.values()))
+        self.assertLess(many[0]["seconds"], 4 * max(roof.values()))
+
     def test_the_example_runs_as_it_is(self):
         example = self.text("--example")
         self.write("service.json", example.encode())
@@ -423,7 +440,7 @@ class Text(Command):
     def test_rates_have_a_line_each(self):
         self.write("service.json", self.text("--example").encode())
         text = self.text("service.json", "--rate", "10,40,160")
-        self.assertEqual(len(re.findall(r"(?m)^ +(?:10|40|160)  ", text)), 6)
+        self.assertEqual(len(re.findall(r"(?m)^ +(?:10|40|160)  ", text)), 9)
         self.assertIn("is highest at 160 requests per second", " ".join(text.split()))
         self.assertNotIn("request 18", text)
 

@@ -112,7 +112,8 @@ inline RunReport small_run() {
                 {rank, t + 6000 * kNano, {100, 100, 0, 0, 10, 0}});
         }
         RankReport& figures = report.ranks[static_cast<std::size_t>(rank)];
-        figures.time = {14'000 * kNano, 6'000 * kNano, 0, 6'000 * kNano, 20'000 * kNano};
+        figures.time = {14'000 * kNano, 6'000 * kNano, 0, 6'000 * kNano, 0,
+                        20'000 * kNano};
         figures.traffic = {{"world", "all_reduce", false, 2, 4, 128, 4, 128}};
         figures.memory.peak = 210;
         figures.flops = 12345;

@@ -12,7 +12,7 @@ namespace {
 RunReport sample() {
     RunReport report;
     RankReport rank;
-    rank.time = {1, 2, 3, 4, 5'000'000'000'000};
+    rank.time = {1, 2, 3, 4, 6, 5'000'000'000'000};
     rank.memory.current = {1, 2, 3, 4, 5, 6};
     rank.memory.at_peak = {7, 8, 9, 10, 11, 12};
     rank.memory.peak = 57;

@@ -312,6 +312,52 @@ TEST_CASE("devices of a node share its network ports", "[sim][time]") {
     CHECK(four_pairs(1) == 56 * kMicrosecond);
 }
 
+TEST_CASE("groups of one split share their nodes' ports", "[sim][time]") {
+    const auto seconds_with = [&](int ports, bool split) {
+        sim::ClusterOptions options;
+        options.ranks = 16;
+        options.spec = load_cluster("classroom");
+        options.spec.network_ports = ports;
+        return sim::make_cluster(options)
+            ->run([&](Rank& rank) {
+                const int local = rank.index() % 8;
+                const auto line = rank.world().split(
+                    split || local == 0 ? local : Communicator::kNoColor, rank.index(),
+                    "line");
+                if (split || local == 0) line->all_reduce(floats(rank, 10'000)).wait();
+            })
+            .makespan();
+    };
+    CHECK(seconds_with(0, true) == seconds_with(8, true));
+    CHECK(seconds_with(1, false) == seconds_with(8, true));
+    // Two steps of 10 us, and 20 us for bytes, which eight groups share.
+    CHECK(seconds_with(8, true) == 60 * kMicrosecond);
+    CHECK(seconds_with(1, true) == 20 * kMicrosecond + 8 * 40 * kMicrosecond);
+}
+
+TEST_CASE("a run's roof is the longest of its products, memory and links",
+          "[sim][time]") {
+    sim::ClusterOptions options;
+    options.ranks = 2;
+    options.spec = load_cluster("classroom");
+    options.spec.algorithms = {};
+    const ClusterSpec& spec = options.spec;
+    const RunReport report = sim::make_cluster(options)->run([](Rank& rank) {
+        const Tensor x = floats(rank, 1000);
+        const PhaseScope forward(rank.device(), Phase::forward);
+        const Tensor y =
+            rank.device().matmul(x.reshaped({100, 10}), x.reshaped({10, 100}));
+        if (rank.index() == 0) rank.world().send(y, 1).wait();
+        if (rank.index() == 1) rank.world().recv(y, 0).wait();
+    });
+    CHECK(report.roof.products == time_at_rate(2 * 100 * 10 * 100, spec.flops_f32));
+    CHECK(report.roof.links == time_at_rate(40'000, spec.inside.bytes_per_second));
+    CHECK(report.roof.memory >=
+          time_at_rate(4 * (1000 + 1000 + 10'000), spec.memory_bytes_per_second));
+    CHECK(report.roof.highest() <= report.makespan());
+    CHECK(report.time_in_phases() == report.makespan() - report.ranks[0].time.begin);
+}
+
 namespace {
 
 /// Returns the time on the classroom's devices if one device is slow.
