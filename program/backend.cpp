@@ -136,6 +136,7 @@ sim::ClusterOptions cluster_options(const Options& options, int ranks, bool trac
     cluster.ranks = ranks;
     cluster.trace = trace;
     cluster.check = options.check_level();
+    cluster.unchecked = options.check ? options.unchecked : sim::checks_asked().without;
     try {
         cluster.spec = load_cluster(options.cluster);
     } catch (const UsageError& error) {

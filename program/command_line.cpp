@@ -367,13 +367,16 @@ void declare_world(Command& command, Options& options, int least, int most) {
 }
 
 void declare_check(Command& command, Options& options) {
-    using Level = sim::CheckLevel;
     command.option(
         "--check", "cheap|full",
         "which mistakes to look for: cheap (default) looks for those that cost nothing "
         "to find; full looks for all, takes at most twice the time and needs virtual "
-        "devices",
-        choice_into(options.check, {{"cheap", Level::cheap}, {"full", Level::full}}));
+        "devices; full,-F21 leaves out F21, where it is meant",
+        [&options](const std::string& option, const std::string& value) {
+            const sim::Checks checks = sim::checks_of(option, printable(value));
+            options.check = checks.level;
+            options.unchecked = checks.without;
+        });
 }
 
 void declare_out(Command& command, Options& options) {

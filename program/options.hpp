@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "program/settings.hpp"
@@ -38,6 +39,7 @@ struct Options {
     std::string cluster = "classroom";
     /// The value of --check. If none is given, virtual devices use LOCKSTEP_CHECK.
     std::optional<sim::CheckLevel> check;
+    std::set<std::string> unchecked;              ///< classes that --check leaves out
     std::map<std::string, std::string> settings;  ///< --set KEY=VALUE, as given
     Settings values;                              ///< of all declared settings
     RunSettings run;

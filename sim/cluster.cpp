@@ -1,6 +1,7 @@
 #include "sim/cluster.hpp"
 
 #include <cstdlib>
+#include <sstream>
 #include <string_view>
 
 #include "sim/device.hpp"
@@ -25,12 +26,34 @@ class VirtualCluster final : public Cluster {
 
 }  // namespace
 
-CheckLevel check_level_asked() {
+Checks checks_of(const std::string& who, const std::string& text) {
+    Checks checks;
+    std::istringstream words(text);
+    std::string word;
+    std::getline(words, word, ',');
+    bool is_known = word == "full" || word == "cheap";
+    if (word == "full") checks.level = CheckLevel::full;
+    is_known = is_known && !text.ends_with(',');
+    while (std::getline(words, word, ',')) {
+        is_known = is_known && checks.level == CheckLevel::full &&
+                   word.starts_with('-') && can_be_intended(word.substr(1));
+        if (is_known) checks.without.insert(word.substr(1));
+    }
+    require(is_known,
+            "{} is '{}'; it may be full or cheap, or full without classes from F21 to "
+            "F29, as in full,-F21",
+            who, text);
+    return checks;
+}
+
+Checks checks_asked() {
     const char* const asked = std::getenv("LOCKSTEP_CHECK");
-    if (asked == nullptr || std::string_view(asked).empty()) return CheckLevel::cheap;
-    require(asked == std::string_view("full") || asked == std::string_view("cheap"),
-            "LOCKSTEP_CHECK is '{}'; it may be full or cheap", asked);
-    return asked == std::string_view("full") ? CheckLevel::full : CheckLevel::cheap;
+    if (asked == nullptr || std::string_view(asked).empty()) return {};
+    return checks_of("LOCKSTEP_CHECK", asked);
+}
+
+CheckLevel check_level_asked() {
+    return checks_asked().level;
 }
 
 std::unique_ptr<Cluster> make_cluster(ClusterOptions options) {

@@ -5,6 +5,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "src/comm/rank.hpp"
@@ -28,6 +30,15 @@ enum class CheckLevel : std::uint8_t { cheap, full };
 /// level needs no rebuild of the program. Throws UsageError for any other value.
 CheckLevel check_level_asked();
 
+/// What --check and LOCKSTEP_CHECK accept: "cheap", "full", or "full,-F21,-F23" for full
+/// checks without these classes (F21 to F29). Throws UsageError that begins with `who`.
+struct Checks {
+    CheckLevel level = CheckLevel::cheap;
+    std::set<std::string> without;
+};
+Checks checks_asked();  ///< from the environment
+Checks checks_of(const std::string& who, const std::string& text);
+
 /// Makes the device of a rank, if it should not be a CpuDevice.
 using DeviceFactory =
     std::function<std::unique_ptr<Device>(int index, DeviceMonitor& monitor)>;
@@ -47,7 +58,8 @@ struct ClusterOptions {
     /// If none, check_level_asked() is called when a program is run. So a wrong value in
     /// the environment is reported by that run.
     std::optional<CheckLevel> check;
-    DeviceFactory device_factory;  ///< if none, CpuDevice
+    std::set<std::string> unchecked{};  ///< classes that full checks do not report
+    DeviceFactory device_factory;       ///< if none, CpuDevice
     /// Limits of memory in bytes for some ranks' devices, instead of the spec's.
     std::map<int, std::int64_t> memory_of_rank{};
     /// Optional: the program of one device with the same data. Under CheckLevel::full

@@ -70,7 +70,11 @@ void in_virtual_order(std::vector<Team*>& teams) {
 }
 
 ClusterOptions with_check(ClusterOptions options) {
-    if (!options.check) options.check = check_level_asked();
+    if (!options.check) {
+        Checks asked = checks_asked();
+        options.check = asked.level;
+        options.unchecked.merge(asked.without);
+    }
     return options;
 }
 
@@ -188,6 +192,12 @@ Launch& Engine::post(Team& team, int member, std::span<CommOperation> operations
     launch.member = member;
     launch.rank = team.ranks[member];
     launch.at = at;
+    launch.called_from =
+        open_call != nullptr && open_call->depth > 0 ? open_call->at : SourceLine();
+    const VirtualDevice& device = rank(launch.rank).virtual_device;
+    launch.phase = device.phase();
+    launch.micro_batch = device.micro_batch();
+    launch.step = device.steps();
     launch.state = Launch::State::queued;
     launch.number = ++side.launches;
     launch.rank_number = rank(launch.rank).launches++;
@@ -266,6 +276,7 @@ void Engine::note_past(const Posted& posted) {
     // An all_to_all_v has many parts; the history counts it as one operation.
     if (operation.all_to_all_v && &posted != posted.launch->posted.data()) return;
     state.history[state.launched++ % RankState::kHistory] = past_of(posted);
+    if (!is_point_to_point(operation.verb)) state.lines.note(posted.line());
 }
 
 void Engine::wait(Launch& launch, SourceLine at) {
@@ -390,6 +401,7 @@ void Engine::arrive(Posted& posted) {
     meeting.arrived[posted.launch->member] = &posted;
     if (meeting.first == nullptr) meeting.first = &posted;
     ++meeting.present;
+    if (!(posted.line() == meeting.first->line())) meeting.unlike = true;
     if (!can_meet(team, meeting.first->operation, posted.operation) && !meeting.differs) {
         meeting.differs = true;
         mistakes_.push_back({posted.launch->rank, &posted});
@@ -518,7 +530,8 @@ bool Engine::end_meetings() {
 /// NCCL does, and what the model leaves out.
 Picoseconds Engine::time_in_group(const CollectiveCall& call, const Team& team,
                                   const Meeting& meeting) const {
-    const Picoseconds alone = collective_time(call, options_.spec, team.ranks, team.sharers);
+    const Picoseconds alone =
+        collective_time(call, options_.spec, team.ranks, team.sharers);
     if (meeting.first->launch->posted.size() == 1 || alone == kUncountable) return alone;
     const Picoseconds latency = collective_latency(call, options_.spec, team.ranks);
     const Picoseconds paid = latency_paid(meeting);
@@ -561,6 +574,7 @@ void Engine::end_meeting(Team& team) {
     team.meetings.pop_front();
     ++team.first_meeting;
 
+    if (meeting.unlike) note_unlike(team, meeting);
     const CommRequest operation = meeting.first->operation;
     if (operation.verb == Verb::copy) return begin_copy(*meeting.arrived.front());
     const CollectiveCall call{operation.verb, operation.count, bytes_of(operation.dtype),
@@ -576,6 +590,44 @@ void Engine::end_meeting(Team& team) {
     for (Posted* posted : meeting.arrived)
         finish(*posted, span);
     list_if_complete(team);
+}
+
+/// Keeps the collective for diagnoses, unless an earlier one had the same lines. Ranks
+/// take turns as a root, so its line may differ.
+void Engine::note_unlike(Team& team, const Meeting& meeting) {
+    constexpr std::size_t kKept = 8;
+    if (team.unlike.size() >= kKept) return;
+    if (facts_of(meeting.first->operation.verb).has_root()) return;
+    UnlikeLines unlike{meeting.first->sequence, {}};
+    for (const Posted* posted : meeting.arrived) {
+        const auto side =
+            std::ranges::find(unlike.sides, posted->line(), &UnlikeLines::Side::line);
+        if (side != unlike.sides.end())
+            side->ranks.push_back(posted->launch->rank);
+        else
+            unlike.sides.push_back(
+                {posted->line(), text_of(posted->operation), {posted->launch->rank}});
+    }
+    const auto same_lines = [&](const UnlikeLines& known) {
+        return std::ranges::equal(known.sides, unlike.sides, {}, &UnlikeLines::Side::line,
+                                  &UnlikeLines::Side::line);
+    };
+    if (std::ranges::none_of(team.unlike, same_lines))
+        team.unlike.push_back(std::move(unlike));
+}
+
+int CalledLines::times(SourceLine line) const {
+    const auto known = std::ranges::find(lines_, line, &Line::line);
+    return known == lines_.end() ? 0 : known->times;
+}
+
+void CalledLines::note_out_of_order(SourceLine line) {
+    const auto known = std::ranges::find(lines_, line, &Line::line);
+    last_ = static_cast<std::size_t>(known - lines_.begin());
+    if (known == lines_.end())
+        lines_.push_back({line, 1});
+    else
+        ++known->times;
 }
 
 void Engine::split_team(const Team& team, const Meeting& meeting) {
@@ -797,9 +849,10 @@ void Engine::note_diagnosis(Diagnosis diagnosis) {
 /// spreads its bytes for other nodes over its ports.
 Picoseconds Engine::link_roof() const {
     const ClusterSpec& spec = options_.spec;
-    const int ports = spec.network_ports > 0
-                          ? std::min(spec.network_ports, spec.devices_per_node)
-                          : std::min<int>(spec.devices_per_node, static_cast<int>(ranks_.size()));
+    const int ports =
+        spec.network_ports > 0
+            ? std::min(spec.network_ports, spec.devices_per_node)
+            : std::min<int>(spec.devices_per_node, static_cast<int>(ranks_.size()));
     Picoseconds longest = 0, communication = 0;
     std::map<int, std::int64_t> of_node;
     for (std::size_t index = 0; index < ranks_.size(); ++index) {
@@ -812,8 +865,8 @@ Picoseconds Engine::link_roof() const {
         longest = std::max(longest, time_at_rate(inside, spec.inside.bytes_per_second));
     }
     for (const auto& [node, bytes] : of_node)
-        longest = std::max(
-            longest, time_at_rate(bytes, spec.between.bytes_per_second * ports));
+        longest =
+            std::max(longest, time_at_rate(bytes, spec.between.bytes_per_second * ports));
     // A node's switches that add up send fewer bytes than are counted.
     return std::min(longest, communication);
 }

@@ -19,6 +19,35 @@ namespace lockstep::sim {
 
 class CpuDevice;
 
+/// How many collectives a rank has launched from each line of its program.
+class CalledLines {
+  public:
+    void note(SourceLine line) {
+        // Most programs repeat their lines in one order.
+        if (++last_ >= lines_.size()) last_ = 0;
+        if (last_ < lines_.size() && is(last_, line)) {
+            ++lines_[last_].times;
+            return;
+        }
+        note_out_of_order(line);
+    }
+    int times(SourceLine line) const;
+
+  private:
+    struct Line {
+        SourceLine line;
+        int times;
+    };
+    bool is(std::size_t place, SourceLine line) const {
+        return lines_[place].line.file == line.file &&
+               lines_[place].line.line == line.line;
+    }
+    void note_out_of_order(SourceLine line);
+
+    std::vector<Line> lines_;
+    std::size_t last_ = 0;
+};
+
 /// A rank of the run, as the engine sees it.
 struct RankState {
     static constexpr std::size_t kHistory = 4;
@@ -41,6 +70,7 @@ struct RankState {
     VirtualDevice virtual_device;  ///< time, memory and counters of `device`
     /// A ring buffer; the newest entry is at (launched - 1) % kHistory.
     std::array<PastOperation, kHistory> history;
+    CalledLines lines;
     VirtualDevice virtual_host;  ///< of `host`
 
     std::unique_ptr<Device> host;  ///< outlives the device, which points to it
@@ -149,6 +179,7 @@ class Engine {
     Team& copy_queue(int index, CopyDirection direction);
     void begin_copy(Posted& posted);
     void end_copy(Posted& posted, Network::Span span);
+    static void note_unlike(Team& team, const Meeting& meeting);
     void split_team(const Team& team, const Meeting& meeting);
     bool pass_messages();
     void prefetch(const Message& message) const;

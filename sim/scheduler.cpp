@@ -33,8 +33,11 @@ Scheduler::Scheduler(ExecutorKind kind, int workers, std::optional<std::uint64_t
 void Scheduler::run(int tasks, FunctionRef<void(int)> body,
                     FunctionRef<bool()> on_quiet) {
     ended_.assign(static_cast<std::size_t>(tasks), 0);
+    calls_.assign(static_cast<std::size_t>(tasks), {});
+    OpenCall* const outside = open_call;
     running_ = tasks;
     const auto whole = [&](int task) {
+        open_call = &calls_[task];  // a thread of its own has this for good
         try {
             if (!cancelled_) body(task);
         } catch (const Cancelled&) {  // that is how a cancelled task ends
@@ -51,6 +54,7 @@ void Scheduler::run(int tasks, FunctionRef<void(int)> body,
         run_until_quiet();
     while (on_quiet());
     cancel_rest(tasks);
+    open_call = outside;
     contexts_->join();
 }
 
@@ -68,6 +72,7 @@ void Scheduler::run_until_quiet() {
         constexpr std::size_t kAhead = 3;
         if (next_ + kAhead < ready_.size()) contexts_->soon(ready_[next_ + kAhead]);
         current_ = take_ready();
+        open_call = &calls_[current_];
         contexts_->resume(current_);
         current_ = -1;
     }
@@ -87,6 +92,7 @@ void Scheduler::cancel_rest(int tasks) {
     for (int task = 0; task < tasks; ++task) {
         while (!ended_[task]) {
             current_ = task;
+            open_call = &calls_[task];
             contexts_->resume(task);
         }
     }

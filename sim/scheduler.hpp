@@ -7,6 +7,7 @@
 
 #include "sim/cluster.hpp"
 #include "sim/worker_pool.hpp"
+#include "src/core/call_scope.hpp"
 #include "src/core/function_ref.hpp"
 
 namespace lockstep::sim {
@@ -77,7 +78,8 @@ class Scheduler {
     std::vector<int> ready_;
     std::size_t next_ = 0;  ///< the first task in ready_ that has not been taken
     std::vector<char> ended_;
-    int running_ = 0;  ///< tasks that have not ended
+    std::vector<OpenCall> calls_;  ///< by task
+    int running_ = 0;              ///< tasks that have not ended
     int current_ = -1;
     bool cancelled_ = false;
 };

@@ -13,6 +13,7 @@
 #include "src/comm/communicator.hpp"
 #include "src/core/units.hpp"
 #include "src/cost/collectives.hpp"
+#include "src/device/monitor.hpp"
 
 namespace lockstep::sim {
 
@@ -24,6 +25,10 @@ struct Team;
 struct Posted {
     Posted(Launch& in, std::uint64_t number, CommOperation&& asked)
         : launch(&in), sequence(number), operation(std::move(asked)) {}
+
+    /// Returns the program's own line of the call: that of the module or the strategy
+    /// that made it, if one did.
+    SourceLine line() const;
 
     Launch* launch;
     Posted* partner = nullptr;  ///< the matching recv or send, once both are open
@@ -38,8 +43,13 @@ struct Posted {
 struct PastOperation : CommRequest {
     const Team* team = nullptr;
     std::uint64_t sequence = 0;  ///< as in Posted
+    SourceLine called_from{};    ///< as in Launch
 };
 PastOperation past_of(const Posted& posted);
+
+inline SourceLine line_of(const PastOperation& past) {
+    return past.called_from.line > 0 ? past.called_from : past.at;
+}
 
 /// Operations that a rank launched together. One Work waits for all of them.
 ///
@@ -58,6 +68,11 @@ class Launch final : public PendingWork {
     int member = 0;  ///< the rank in its team
     int rank = 0;    ///< the rank in the run
     SourceLine at;
+    SourceLine
+        called_from;  ///< the open call's line; none if the program itself launched
+    Phase phase = Phase::none;      ///< of the rank, when it launched
+    int micro_batch = -1;           ///< as above
+    int step = 0;                   ///< as above
     std::uint64_t number = 0;       ///< in its member's queue, from 1
     std::uint64_t rank_number = 0;  ///< among all launches of its rank, with copies
     std::vector<Posted> posted;
@@ -202,7 +217,20 @@ struct Meeting {
     Posted* first = nullptr;       ///< the first to arrive, in the host's order
     int present = 0;
     bool differs = false;  ///< its operations differ, so it never ends
+    bool unlike = false;   ///< its members are at different lines of the program
     bool listed = false;   ///< the engine has listed it as able to end
+};
+
+/// A collective that ranks called from different lines of the program, and what they
+/// called.
+struct UnlikeLines {
+    struct Side {
+        SourceLine line;
+        std::string call;
+        std::vector<int> ranks;
+    };
+    std::uint64_t sequence = 0;
+    std::vector<Side> sides;
 };
 
 /// A communicator: the data that all of its ranks share.
@@ -213,7 +241,7 @@ struct Team {
     /// The most ranks on a node that are in the groups of one split, this one among them;
     /// 0 if no other group was made beside it.
     int sharers = 0;
-    bool copies = false;     ///< a queue of copies between one rank's device and host
+    bool copies = false;  ///< a queue of copies between one rank's device and host
     std::vector<Member> members;
     std::vector<Lifetime> lifetimes;  ///< by member
     /// By member, without the last `shared_calls`: call settle_counts() first.
@@ -224,7 +252,8 @@ struct Team {
     std::vector<TrafficByLink> shares;  ///< by member: what each shared_call adds
     std::uint64_t first_meeting = 0;    ///< sequence of meetings.front()
     std::deque<Meeting> meetings;
-    std::set<std::string> declared;  ///< names of replicas that its ranks hold
+    std::vector<UnlikeLines> unlike;  ///< the first collectives with each pair of lines
+    std::set<std::string> declared;   ///< names of replicas that its ranks hold
 
     int size() const { return static_cast<int>(ranks.size()); }
     /// Returns the member number of a rank of the run; -1 if it is not in this team.
@@ -239,12 +268,17 @@ struct Team {
     void settle_counts();
 };
 
+inline SourceLine Posted::line() const {
+    return launch->called_from.line > 0 ? launch->called_from : operation.at;
+}
+
 inline bool Launch::is_copy() const {
     return team->copies;
 }
 
 inline PastOperation past_of(const Posted& posted) {
-    return {posted.operation, posted.launch->team, posted.sequence};
+    return {posted.operation, posted.launch->team, posted.sequence,
+            posted.launch->called_from};
 }
 
 /// Returns the collective of a posted operation, which must not be done yet.

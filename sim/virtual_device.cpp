@@ -124,15 +124,15 @@ Picoseconds VirtualDevice::product_roof() const {
     if (spec_.phases) return 0;
     Picoseconds time = 0;
     for (std::size_t dtype = 0; dtype < flops_.size(); ++dtype)
-        time = time_sum(time, time_at_rate(flops_[dtype],
-                                           spec_.flops(static_cast<DType>(dtype))));
+        time = time_sum(
+            time, time_at_rate(flops_[dtype], spec_.flops(static_cast<DType>(dtype))));
     return slowed(time, slowdown_);
 }
 
 Picoseconds VirtualDevice::memory_roof() const {
-    return spec_.phases ? 0
-                        : slowed(time_at_rate(bytes_, spec_.memory_bytes_per_second),
-                                 slowdown_);
+    return spec_.phases
+               ? 0
+               : slowed(time_at_rate(bytes_, spec_.memory_bytes_per_second), slowdown_);
 }
 
 void VirtualDevice::compute(const DeviceOperation& operation,

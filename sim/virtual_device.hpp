@@ -70,6 +70,8 @@ class VirtualDevice final : public DeviceMonitor {
     Phase phase() const { return phases_.empty() ? Phase::none : phases_.back().phase; }
     /// Returns the device's current phase or, between phases, its latest phase.
     Phase latest_phase() const { return phases_.empty() ? latest_ : phase(); }
+    /// Returns the number of update phases that have ended.
+    int steps() const { return steps_; }
     int micro_batch() const { return phases_.empty() ? -1 : phases_.back().micro_batch; }
 
     const MemoryReport& memory() const { return ledger_.report(); }
@@ -118,8 +120,8 @@ class VirtualDevice final : public DeviceMonitor {
     HostMemory* memory_;  ///< holds the numbers; null if they are elsewhere
     std::array<std::int64_t, 4> flops_{};  ///< by DType
     std::int64_t bytes_ = 0;               ///< that operations read and wrote
-    int steps_ = 0;        ///< update phases that have ended
-    bool began_ = false;  ///< a phase has begun
+    int steps_ = 0;                        ///< update phases that have ended
+    bool began_ = false;                   ///< a phase has begun
     std::vector<OpenPhase> phases_;
     Phase latest_ = Phase::none;  ///< the phase that ended last
 };

@@ -75,6 +75,15 @@ class Watcher {
     virtual void closing(Launch& /*launch*/) {}
     /// Every rank has ended, and nothing is left open.
     virtual void run_ended() {}
+
+  protected:
+    /// Throws FaultError, unless a rank of the diagnosis has said that it means this
+    /// (Rank::intended), or the run's options leave the class out.
+    void report(Diagnosis diagnosis) const;
+
+  private:
+    friend class Watchers;
+    const Engine* engine_ = nullptr;
 };
 
 /// The watchers of a run under CheckLevel::full. Otherwise there are none, and a call
@@ -84,6 +93,7 @@ class Watchers {
     explicit Watchers(Engine& engine) : engine_(engine) {}
 
     void add(std::unique_ptr<Watcher> watcher) {
+        watcher->engine_ = &engine_;
         watchers_.push_back(std::move(watcher));
     }
     bool is_on() const { return !watchers_.empty(); }

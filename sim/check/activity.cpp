@@ -129,23 +129,38 @@ Activity activity_in(const Engine& engine, int rank, const Team& team) {
     return open == nullptr ? Activity{rank, nullptr, {}} : activity_of(*open);
 }
 
+/// Names the other rank of a message by its number in the run, and then in the team.
+std::string message_text(const CommRequest& message, const Team& team) {
+    const auto peer = static_cast<std::size_t>(message.peer);
+    std::string text = fmt::format("rank {}", team.ranks[peer]);
+    if (team.name != "world") text += fmt::format(" ({} of {})", peer, team.name);
+    return text_of(message, text);
+}
+
 std::string text_of(const Posted& posted) {
-    const std::string& team = posted.launch->team->name;
+    const Team& team = *posted.launch->team;
     if (is_point_to_point(posted.operation.verb))
-        return text_of(posted.operation) + (team == "world" ? "" : " of " + team);
+        return message_text(posted.operation, team);
     const Launch& launch = *posted.launch;
     const std::string call =
         posted.operation.verb == Verb::split
             ? text_of(launch.engine->ranks()[launch.rank]->split.asked)
             : text_of(posted.operation);
-    return fmt::format("{} #{} of {}", call, posted.sequence, team);
+    return fmt::format("{} #{} of {}", call, posted.sequence, team.name);
+}
+
+std::string where(const Posted& posted) {
+    return place_text(posted.line(), posted.operation.at);
 }
 
 std::string text_of(const PastOperation& past) {
     const CommRequest& request = past;
-    return fmt::format("{} #{} of {}",
-                       past.all_to_all_v ? "all_to_all_v()" : text_of(request),
-                       past.sequence, past.team->name);
+    if (past.all_to_all_v)
+        return fmt::format("all_to_all_v() #{} of {}", past.sequence, past.team->name);
+    return is_point_to_point(past.verb)
+               ? fmt::format("{} #{}", message_text(request, *past.team), past.sequence)
+               : fmt::format("{} #{} of {}", text_of(request), past.sequence,
+                             past.team->name);
 }
 
 std::vector<std::string> history_of(const Engine& engine, int rank, const Posted* now) {
@@ -158,7 +173,7 @@ std::vector<std::string> history_of(const Engine& engine, int rank, const Posted
         if (now != nullptr && past.team == now->launch->team &&
             past.verb == now->operation.verb && past.sequence == now->sequence)
             continue;
-        history.push_back(fmt::format("{} at {}", text_of(past), past.at.text()));
+        history.push_back(fmt::format("{} at {}", text_of(past), line_of(past).text()));
     }
     return history;
 }
@@ -175,7 +190,7 @@ std::vector<Diagnosis::Party> parties_of(const Engine& engine,
             "{} {} {} {} {} {}{}", name_of(operation.verb), operation.count,
             name_of(operation.dtype), name_of(operation.reduction),
             activity.posted->sequence, activity.posted->launch->team->name, phase);
-        return std::make_tuple(text, operation.at.text());
+        return std::make_tuple(text, where(*activity.posted));
     };
     std::map<std::tuple<std::string, std::string>, std::vector<const Activity*>> grouped;
     std::vector<std::tuple<std::string, std::string>> order;
@@ -205,7 +220,8 @@ std::vector<Diagnosis::Party> parties_of(const Engine& engine,
             if (peers_differ && is_point_to_point(first.posted->operation.verb))
                 party.operation +=
                     fmt::format(" (rank {}'s; the others have other peers)", first.rank);
-            party.at = first.posted->operation.at;
+            party.at = first.posted->line();
+            party.inside = first.posted->operation.at;
         }
         parties.push_back(std::move(party));
     }

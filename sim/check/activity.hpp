@@ -31,6 +31,9 @@ Activity activity_in(const Engine& engine, int rank, const Team& team);
 /// "all_reduce(sum, 1000 x f32) #3 of world".
 std::string text_of(const Posted& posted);
 std::string text_of(const PastOperation& past);
+/// "train.cpp:12", or "train.cpp:12 (src/parallel/zero_1.cpp:60)" if the program called a
+/// strategy.
+std::string where(const Posted& posted);
 
 /// Returns a rank's last operations, oldest first, without its current operation `now`
 /// (or null).

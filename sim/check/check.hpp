@@ -5,8 +5,9 @@
 //
 // Always on, for calls that ranks make together and for runs that stop:
 //
-//     mismatch        F01 to F05, F08, F09, F13   ranks, or a send and a recv, differ,
+//     mismatch        F01 to F05, F08, F09        ranks, or a send and a recv, differ,
 //                     F26                         or add up different parameters
+//     out_of_step     F13                         ranks are at different calls
 //     group_making    F06                         members of a split disagree
 //     deadlock        F07, F10 to F14             nothing can run: who waits for whom
 //     checker         F07, F24                    expect_replicated, declare_same
@@ -30,6 +31,7 @@
 //     replicas        F23, F24       parameters that drift apart
 //     versions        F25            weights of an older version, in part or whole
 //     shards          F26            shards gathered in another order
+//     alike           F22, F26       numbers that are alike on ranks and should differ
 //     streams         F29            random numbers
 //     reference       F21, F27, F28  the result, compared with that of one device
 //
@@ -121,6 +123,7 @@ std::unique_ptr<Watcher> watch_own_gradients(Engine& engine, const Layouts& layo
 std::unique_ptr<Watcher> watch_random_streams(Engine& engine, const Layouts& layouts);
 NormWatcher watch_gradient_norms(Engine& engine, const Layouts& layouts);
 std::unique_ptr<Watcher> watch_shard_steps(Engine& engine, const Layouts& layouts);
+std::unique_ptr<Watcher> watch_alike(Engine& engine);
 std::unique_ptr<Watcher> watch_shards(Engine& engine);
 std::unique_ptr<Watcher> watch_reference(Engine& engine);
 

@@ -16,6 +16,24 @@
 
 namespace lockstep::sim {
 
+void Watcher::report(Diagnosis diagnosis) const {
+    if (engine_->options().unchecked.contains(diagnosis.fault)) return;
+    const auto is_meant = [&](const Intended& meant) {
+        return meant.fault == diagnosis.fault &&
+               (meant.name.empty() ||
+                diagnosis.sentence.find(meant.name) != std::string::npos);
+    };
+    for (const Diagnosis::Party& told : diagnosis.parties)
+        for (const int rank : told.ranks)
+            if (std::ranges::any_of(engine_->ranks()[rank]->report.intended, is_meant))
+                return;
+    if (can_be_intended(diagnosis.fault))
+        diagnosis.cause +=
+            fmt::format("{}If it is meant, say so: rank.intended(\"{}\", \"why\").",
+                        diagnosis.cause.empty() ? "" : " ", diagnosis.fault);
+    throw FaultError(std::move(diagnosis));
+}
+
 namespace {
 
 /// Explains copies (expect_replicated) or read values (declare_same) that differ.
@@ -121,7 +139,10 @@ class RunChecker final : public Checker {
 
   private:
     Engine& engine_;
-    Rollcall expected_{explain_copies};  ///< claims that must agree within a team
+    /// Claims that must agree within a team.
+    Rollcall expected_{explain_copies, [](Diagnosis diagnosis) {
+                           throw FaultError(std::move(diagnosis));
+                       }};
 };
 
 void add_watchers(Engine& engine, Watchers& watchers) {
@@ -138,6 +159,7 @@ void add_watchers(Engine& engine, Watchers& watchers) {
         NormWatcher norms = watch_gradient_norms(engine, *layouts);
         watchers.add(std::move(norms.watcher));
         if (numbers) {
+            watchers.add(watch_alike(engine));
             watchers.add(watch_replicas(engine, *layouts, *terms, *norms.clips));
             watchers.add(watch_own_gradients(engine, *layouts, *terms));
         }

@@ -15,6 +15,7 @@
 #include "sim/check/activity.hpp"
 #include "sim/check/check.hpp"
 #include "sim/check/origin.hpp"
+#include "sim/check/out_of_step.hpp"
 #include "sim/engine.hpp"
 
 namespace lockstep::sim {
@@ -81,7 +82,7 @@ std::vector<int> ranks_of(const std::vector<Activity>& links) {
 /// "ranks 0–3 in barrier() #0 of dp at train.cpp:12".
 std::string wait_text(const std::vector<int>& ranks, const Activity& link) {
     return fmt::format("{} in {} at {}", ranks_text(ranks), text_of(*link.posted),
-                       link.posted->operation.at.text());
+                       where(*link.posted));
 }
 
 using Exchanged = std::optional<std::pair<std::int64_t, std::int64_t>>;
@@ -153,7 +154,7 @@ bool has_made(const Engine& engine, int rank, const Posted& call, IsIt&& is_it) 
     for (std::uint64_t i = state.launched - kept; i < state.launched; ++i) {
         const PastOperation& past = state.history[i % RankState::kHistory];
         if (past.team == call.launch->team && past.sequence < call.sequence &&
-            is_it(past, call.operation))
+            is_it(past, call))
             return true;
     }
     return false;
@@ -163,13 +164,13 @@ bool has_made(const Engine& engine, int rank, const Posted& call, IsIt&& is_it) 
 /// waits at a call that the next rank has not made. Ranks that repeat the same calls in
 /// different orders have each made both calls before.
 bool is_divergence(const Engine& engine, const Chain& chain) {
-    const auto same_line = [](const PastOperation& past, const CommOperation& call) {
-        return past.at == call.at;
+    const auto same_line = [](const PastOperation& past, const Posted& call) {
+        return line_of(past) == call.line();
     };
     // Splits at different lines make different groups.
-    const auto alike = [](const PastOperation& past, const CommOperation& call) {
-        return past.verb == call.verb && past.count == call.count &&
-               (call.verb != Verb::split || past.at == call.at);
+    const auto alike = [](const PastOperation& past, const Posted& call) {
+        return past.verb == call.operation.verb && past.count == call.operation.count &&
+               (past.verb != Verb::split || line_of(past) == call.line());
     };
     for (std::size_t i = 0; i < chain.links.size(); ++i) {
         const Activity& one = chain.links[i];
@@ -276,6 +277,9 @@ Diagnosis explain_circle(const Engine& engine, const Chain& chain) {
                 involved.push_back(activity);
     diagnosis.parties = parties_of(engine, involved);
     diagnosis.others = others_of(engine, ranks_of(involved));
+    for (const Activity& link : chain.links)
+        if (diagnosis.fault != "F13" || &link == &chain.links.front())
+            tell_first_out_of_step(engine, *link.posted->launch->team, diagnosis);
     return diagnosis;
 }
 
@@ -328,16 +332,16 @@ Diagnosis explain_end(const Engine& engine, const Chain& chain) {
         message && !posted.operation.all_to_all_v
             ? fmt::format("{} rank {}", sends ? "a recv from" : "a send to", waiting.rank)
             : "that call";
-    diagnosis.sentence =
-        fmt::format("{} {} in {} at {} for {}, which {} {}; {}", ranks_text(waiters),
-                    waiters.size() == 1 ? "waits" : "wait", text_of(posted),
-                    posted.operation.at.text(), ranks_text(ended),
-                    have + (still ? " not reached" : " ended without"), missing,
-                    last.empty() ? fmt::format("rank {} launched no operation", gone.rank)
-                                 : fmt::format("the last operation of rank {} was {}",
-                                               gone.rank, last.back()));
+    diagnosis.sentence = fmt::format(
+        "{} {} in {} at {} for {}, which {} {}; {}", ranks_text(waiters),
+        waiters.size() == 1 ? "waits" : "wait", text_of(posted), where(posted),
+        ranks_text(ended), have + (still ? " not reached" : " ended without"), missing,
+        last.empty() ? fmt::format("rank {} launched no operation", gone.rank)
+                     : fmt::format("the last operation of rank {} was {}", gone.rank,
+                                   last.back()));
     diagnosis.parties = parties_of(engine, involved);
     diagnosis.others = others_of(engine, ranks_of(involved));
+    tell_first_out_of_step(engine, *posted.launch->team, diagnosis);
     return diagnosis;
 }
 

@@ -389,8 +389,7 @@ std::optional<Diagnosis> GradientNormWatcher::mistake_in(const Clip& clip) const
 }
 
 void GradientNormWatcher::evaluate(const Clip& clip) const {
-    if (std::optional<Diagnosis> found = mistake_in(clip))
-        throw FaultError(std::move(*found));
+    if (std::optional<Diagnosis> found = mistake_in(clip)) report(std::move(*found));
 }
 
 std::int64_t GradientNormWatcher::clip_of(int rank, const Tensor& gradient) const {
@@ -495,7 +494,9 @@ Diagnosis GradientNormWatcher::explain_many(const Held& held,
     std::vector<int> counted;
     for (const int holder : holders)
         if (std::ranges::any_of(*claim.terms, [&](const auto& term) {
-                return term.first.rank == holder && term.first.name == label;
+                const Held& of = term.first;  // other ranks may add other parts of it
+                return of.rank == holder && of.name == label && of.part == held.part &&
+                       of.begin < held.end && held.begin < of.end;
             }))
             counted.push_back(holder);
     Diagnosis diagnosis = diagnosis_of("F22");

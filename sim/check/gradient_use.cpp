@@ -33,8 +33,7 @@ class GradientUseWatcher final : public Tracker<GradientUse> {
     void use(int rank, const DeviceOperation& operation);
 };
 
-[[noreturn]] void raise(int rank, const GradientUse& before,
-                        const DeviceOperation& update) {
+Diagnosis explain(int rank, const GradientUse& before, const DeviceOperation& update) {
     Diagnosis diagnosis = diagnosis_of("F27");
     diagnosis.sentence = fmt::format(
         "rank {}: {} at {} uses a gradient that {} at {} has already used; {} at {} has "
@@ -45,7 +44,7 @@ class GradientUseWatcher final : public Tracker<GradientUse> {
     diagnosis.parties = {
         party({rank}, before.added_by, before.added_at, "adds to the gradient"),
         party({rank}, update.name, update.at, "uses it again")};
-    throw FaultError(std::move(diagnosis));
+    return diagnosis;
 }
 
 void GradientUseWatcher::executing(int rank, const DeviceOperation& operation) {
@@ -71,7 +70,7 @@ void GradientUseWatcher::executing(int rank, const DeviceOperation& operation) {
 void GradientUseWatcher::use(int rank, const DeviceOperation& operation) {
     const Tensor& gradient = gradient_of(operation);
     for (const auto& range : known(rank).read(gradient))
-        if (range.fact.added_by != nullptr) raise(rank, range.fact, operation);
+        if (range.fact.added_by != nullptr) report(explain(rank, range.fact, operation));
     known(rank).set(gradient, {operation.name, operation.at, nullptr, {}});
 }
 

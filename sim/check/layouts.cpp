@@ -289,7 +289,7 @@ void Layouts::check_use(int rank, const DeviceOperation& operation) const {
     for (const Tensor* read : operation.reads)
         for (const auto& range : known(rank).read(*read))
             if (range.fact.kind == Kind::twice)
-                throw FaultError(explain_twice(range.fact, operation.at, operation.name));
+                report(explain_twice(range.fact, operation.at, operation.name));
 }
 
 void Layouts::scale(int rank, const DeviceOperation& operation) {
@@ -363,8 +363,7 @@ void Layouts::run_ended() {
                     return same_ranks(*other, team);
                 });
             });
-        if (drift.ranks.size() > 1 && reduces_others)
-            throw FaultError(explain_drift(drift));
+        if (drift.ranks.size() > 1 && reduces_others) report(explain_drift(drift));
     }
 }
 
@@ -483,7 +482,7 @@ void Layouts::check_shards(const Team& team, const Meeting& meeting,
                    layout.team()->ranks[layout.index] == side.launch->rank;
         });
     if (shard == nullptr || may_be_zeros(meeting)) return;
-    throw FaultError(explain_summed_shards(*shard->origin, *origin));
+    report(explain_summed_shards(*shard->origin, *origin));
 }
 
 /// Shards of one sum, gathered in order, are the whole sum.

@@ -10,6 +10,7 @@
 #include "sim/check/activity.hpp"
 #include "sim/check/check.hpp"
 #include "sim/check/origin.hpp"
+#include "sim/check/out_of_step.hpp"
 #include "sim/check/rollcall.hpp"
 #include "sim/engine.hpp"
 
@@ -173,28 +174,15 @@ void tell_what_is_added(Diagnosis& diagnosis, const Side& odd, const Side& usual
         group);
 }
 
-/// Returns whether one of the rank's last operations, except the newest one, was called
-/// at line `at`.
-bool has_passed(const Engine& engine, int rank, SourceLine at) {
-    const RankState& state = *engine.ranks()[rank];
-    const std::uint64_t kept =
-        std::min<std::uint64_t>(state.launched, RankState::kHistory);
-    for (std::uint64_t i = state.launched - kept; i + 1 < state.launched; ++i)
-        if (state.history[i % RankState::kHistory].at == at) return true;
-    return false;
-}
-
-/// If one side is at a line that the other side has passed before, the sides run the same
-/// loop a different number of times. This is not a case of calls in the wrong order.
-bool is_divergence(const Engine& engine, const Side& odd, const Side& usual) {
-    return has_passed(engine, usual.lowest_rank(), odd.operation().at) ||
-           has_passed(engine, odd.lowest_rank(), usual.operation().at);
-}
-
 Diagnosis::Party party_of(const Engine& engine, const Side& side,
                           const std::string& differs) {
-    return {side.ranks(), text_of(*side.members.front()), differs, side.operation().at,
-            history_of(engine, side.lowest_rank(), side.members.front())};
+    const Posted& first = *side.members.front();
+    return {side.ranks(),
+            text_of(first),
+            differs,
+            first.line(),
+            history_of(engine, side.lowest_rank(), &first),
+            first.operation.at};
 }
 
 /// Adds the line that chose size and type: "rank 0's 9 x f32 were made at train.cpp:17".
@@ -216,23 +204,51 @@ void add_maker(Diagnosis& diagnosis, const Posted& posted) {
         made_at.text()));
 }
 
+/// Returns why these are not one call of the program; empty if they are one call, with
+/// arguments that differ. Lines alone do not tell that if ranks take turns as a root, if
+/// their reductions differ, or if they call different verbs; then a rank must have made
+/// the other side's call before.
+std::string why_out_of_step(const Engine& engine, const Side& odd, const Side& usual,
+                            const Difference& differs) {
+    const auto caller = [](const Side& side) {
+        return Caller{side.ranks(), side.members.front()};
+    };
+    const auto made = [&](const Side& one, const Side& other) {
+        return engine.ranks()[one.lowest_rank()]->lines.times(
+                   other.members.front()->line()) > 0;
+    };
+    const Posted &here = *odd.members.front(), &there = *usual.members.front();
+    const bool other_lines = !(here.line() == there.line());
+    const bool is_certain = here.launch->step != there.launch->step ||
+                            (other_lines && (made(odd, usual) || made(usual, odd)));
+    if (differs.fault == "F26" && !is_certain) return "";
+    if (!is_certain && other_lines && differs.field != "count" && differs.field != "type")
+        return "";
+    return out_of_step_text(engine, caller(odd), caller(usual));
+}
+
 Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
     const Team& team = *posted.launch->team;
     const std::vector<Side> sides = sides_in(meeting_of(posted));
     const Side& usual = sides[0];
     const Side& odd = sides[1];
     Difference differs = difference(odd.operation(), usual.operation());
-    if (differs.fault == "F01" && is_divergence(engine, odd, usual))
-        differs.fault = "F13";
+    const std::string out_of_step = why_out_of_step(engine, odd, usual, differs);
+    if (!out_of_step.empty()) differs.fault = "F13";
 
     Diagnosis diagnosis = diagnosis_on(team, differs.fault);
     diagnosis.sequence = static_cast<std::int64_t>(posted.sequence);
+    const auto call = [](const Side& side) {
+        const Posted& first = *side.members.front();
+        return fmt::format("{} {} {} at {}", ranks_text(side.ranks()), side.calls(),
+                           call_text(first), where(first));
+    };
     diagnosis.sentence = fmt::format(
-        "collective #{} of {}: {} {} {} at {}, but {} {} {} at {}: {} {} against {}",
-        posted.sequence, team.name, ranks_text(odd.ranks()), odd.calls(),
-        text_of(odd.operation()), odd.operation().at.text(), ranks_text(usual.ranks()),
-        usual.calls(), text_of(usual.operation()), usual.operation().at.text(),
-        differs.field, differs.odd, differs.usual);
+        "collective #{} of {}: {}, but {}: {}", posted.sequence, team.name, call(odd),
+        call(usual),
+        out_of_step.empty()
+            ? fmt::format("{} {} against {}", differs.field, differs.odd, differs.usual)
+            : out_of_step);
     std::vector<int> told;
     for (const Side& side : sides) {
         const bool is_usual = &side == &usual;
@@ -247,10 +263,11 @@ Diagnosis explain_meeting(const Engine& engine, const Posted& posted) {
         }
     }
     if (differs.fault == "F26") tell_what_is_added(diagnosis, odd, usual, differs);
-    if (differs.field == "count" || differs.field == "type")
+    if (differs.fault == "F02" || differs.fault == "F03")
         for (const Side* side : {&odd, &usual})
             add_maker(diagnosis, *side->members.front());
     diagnosis.others = others_of(engine, told);
+    tell_first_out_of_step(engine, team, diagnosis);
     return diagnosis;
 }
 
@@ -270,15 +287,16 @@ Diagnosis explain_message(const Engine& engine, const Posted& posted) {
     diagnosis.sentence = fmt::format(
         "rank {} sends {} x {} at {}, but rank {} receives {} x {} at {}: {} against {}",
         send.launch->rank, send.operation.count, name_of(send.operation.dtype),
-        send.operation.at.text(), recv.launch->rank, recv.operation.count,
-        name_of(recv.operation.dtype), recv.operation.at.text(),
-        differing(send.operation), differing(recv.operation));
+        where(send), recv.launch->rank, recv.operation.count,
+        name_of(recv.operation.dtype), where(recv), differing(send.operation),
+        differing(recv.operation));
     for (const Posted* side : {&send, &recv})
         diagnosis.parties.push_back({{side->launch->rank},
                                      text_of(*side),
                                      differing(side->operation),
-                                     side->operation.at,
-                                     history_of(engine, side->launch->rank, side)});
+                                     side->line(),
+                                     history_of(engine, side->launch->rank, side),
+                                     side->operation.at});
     for (const Posted* side : {&send, &recv})
         add_maker(diagnosis, *side);
     diagnosis.others = others_of(engine, {send.launch->rank, recv.launch->rank});

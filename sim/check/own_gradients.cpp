@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <set>
 #include <string>
@@ -31,7 +30,10 @@ namespace {
 ///   - one rank uses it as an embedding, and another rank multiplies by it: tied weights;
 ///   - or, in the same step, the same ranks update other parameters with gradients that
 ///     were reduced over one of their teams, and exchange nothing but gradients: data
-///     parallelism that forgot one gradient.
+///     parallelism that forgot one gradient;
+///   - or the ranks compute together (in this step they take part in sums or gathers of
+///     what is not a gradient, and reduce no other gradient), no rank sends the
+///     parameter's values, and up to the end of the run they are never equal again.
 /// Ranks are compared when all ranks with updates have done the step.
 class OwnGradientWatcher final : public Watcher {
   public:
@@ -43,7 +45,7 @@ class OwnGradientWatcher final : public Watcher {
     void freed(int rank, const Storage& storage) noexcept override;
     void ended(int rank) override;
     void quiet() override;
-    void run_ended() override { quiet(); }
+    void run_ended() override;
 
     /// One update of a named parameter.
     struct Update {
@@ -58,6 +60,8 @@ class OwnGradientWatcher final : public Watcher {
         KnownTerms terms;     ///< of the gradient
         const char* name;
         SourceLine at;
+        std::string part;  ///< of a whole, if its label names one
+        bool is_vector;
     };
 
   private:
@@ -66,35 +70,46 @@ class OwnGradientWatcher final : public Watcher {
         bool projects = false;
         std::uint64_t updates = 0;
     };
+    /// A team, and whether it has summed or gathered, or only moved.
+    using Meet = std::pair<const Team*, bool>;
     /// The exchanged buffers that are not known to be gradients, each listed once.
     class Exchanges {
       public:
-        void add(const Team* team, const Tensor& buffer);
+        void add(Meet meet, const Tensor& buffer);
         /// Removes a buffer, because it was a gradient.
         void erase(const Tensor& gradient);
         /// Keeps the teams of a freed buffer: another tensor may get its memory.
         void freed(const Storage& storage) noexcept;
         /// Moves all exchanges from `more` to this.
         void merge(Exchanges& more);
-        void add_teams_to(std::set<const Team*>& teams) const;
+        void add_teams_to(std::set<Meet>& teams) const;
         void clear();
 
       private:
-        using Part = std::pair<const Team*, ByteRange>;
+        using Part = std::pair<Meet, ByteRange>;
         std::unordered_map<const Storage*, std::set<Part>> live_;
-        std::set<const Team*> gone_;
+        std::set<Meet> gone_;
     };
     struct RankSteps {
         std::map<std::string, Use> uses;
+        /// The parameters that the rank has updated, with their names.
+        std::unordered_map<const Storage*, std::string> stepped;
         std::uint64_t begun = 0;
         bool ended = false;
         Exchanges before;  ///< before the last update
         Exchanges since;
     };
+    /// Two ranks' updates by which their equal parameters parted.
+    struct Parted {
+        std::uint64_t step;
+        Update one;
+        Update other;
+        const Team* together;  ///< they compute together in this team
+    };
     /// All ranks' updates and exchanges in one step.
     struct Step {
         std::map<std::string, std::vector<Update>> updates;
-        std::map<int, std::set<const Team*>> exchanged;  ///< by rank; not gradients
+        std::map<int, std::set<Meet>> exchanged;  ///< by rank; not gradients
     };
 
     RankSteps& steps_of(int rank) { return ranks_[rank]; }
@@ -102,7 +117,15 @@ class OwnGradientWatcher final : public Watcher {
     void note_update(int rank, const DeviceOperation& operation);
     void begin_step(int rank);
     bool all_have_done(std::uint64_t step) const;
-    void evaluate(std::uint64_t number, const Step& step) const;
+    void evaluate(std::uint64_t number, const Step& step);
+    void compare(std::uint64_t number, const Step& step, const std::string& name,
+                 const std::vector<const Update*>& updates) const;
+    void note_parted(std::uint64_t number, const Step& step, const std::string& name,
+                     const std::vector<const Update*>& updates);
+    const Team* reduces_others(const Step& step, const std::string& name,
+                               const Update& one, const Update& other) const;
+    const Team* computes_with(const Step& step, const Update& one,
+                              const Update& other) const;
     const Team* forgotten_by(const Step& step, const std::string& name, const Update& one,
                              const Update& other) const;
 
@@ -110,21 +133,14 @@ class OwnGradientWatcher final : public Watcher {
     const Layouts& layouts_;
     const TermsTracker& terms_;
     std::vector<RankSteps> ranks_;
-    std::map<std::uint64_t, Step> steps_;  ///< by number, from 1
+    std::map<std::uint64_t, Step> steps_;   ///< by number, from 1
+    std::map<std::string, Parted> parted_;  ///< by name
+    std::set<std::string> shared_;  ///< parameters that were equal again, or are sent
     bool noted_ = false;
 };
 
-bool is_one_number(const HostTensor& values) {
-    const std::int64_t each = bytes_of(values.dtype());
-    for (std::int64_t i = 1; i < values.elements(); ++i)
-        if (std::memcmp(values.data(), values.data() + i * each,
-                        static_cast<std::size_t>(each)) != 0)
-            return false;
-    return true;
-}
-
-void OwnGradientWatcher::Exchanges::add(const Team* team, const Tensor& buffer) {
-    live_[buffer.storage()].insert({team, ByteRange::of(buffer)});
+void OwnGradientWatcher::Exchanges::add(Meet meet, const Tensor& buffer) {
+    live_[buffer.storage()].insert({meet, ByteRange::of(buffer)});
 }
 
 void OwnGradientWatcher::Exchanges::erase(const Tensor& gradient) {
@@ -151,7 +167,7 @@ void OwnGradientWatcher::Exchanges::merge(Exchanges& more) {
     more.clear();
 }
 
-void OwnGradientWatcher::Exchanges::add_teams_to(std::set<const Team*>& teams) const {
+void OwnGradientWatcher::Exchanges::add_teams_to(std::set<Meet>& teams) const {
     for (const auto& [storage, parts] : live_)
         for (const auto& [team, range] : parts)
             teams.insert(team);
@@ -180,7 +196,12 @@ void OwnGradientWatcher::launched(Launch& launch) {
         if (verb.has_root() && !verb.reduces) continue;
         const Tensor& buffer = operation.output ? operation.output : operation.input;
         if (buffer && std::max(buffer.elements(), operation.input.elements()) > kFigures)
-            mine.since.add(launch.team, buffer);
+            mine.since.add({launch.team, verb.reduces || verb.gathers()}, buffer);
+        for (const Tensor* value : {&operation.input, &operation.output}) {
+            const auto stepped =
+                *value ? mine.stepped.find(value->storage()) : mine.stepped.end();
+            if (stepped != mine.stepped.end()) shared_.insert(stepped->second);
+        }
     }
 }
 
@@ -213,6 +234,7 @@ void OwnGradientWatcher::note_update(int rank, const DeviceOperation& operation)
     Use& use = mine.uses[label];
     if (++use.updates > mine.begun) begin_step(rank);
     mine.before.merge(mine.since);
+    mine.stepped[parameter.storage()] = label;
 
     const HostTensor values = values_of(parameter);
     const Layout layout = layouts_.layout_of(rank, gradient);
@@ -221,7 +243,8 @@ void OwnGradientWatcher::note_update(int rank, const DeviceOperation& operation)
         {rank, hash_of_bits(values.data(), values.bytes()), hash_of(gradient),
          is_one_number(values), use.embeds, use.projects, reduced,
          reduced == nullptr ? values_of(gradient) : HostTensor(),
-         terms_.terms_of(rank, gradient), operation.name, operation.at});
+         terms_.terms_of(rank, gradient), operation.name, operation.at,
+         parameter.labelled()->part, parameter.shape().dimensions() < 2});
     noted_ = true;
 }
 
@@ -234,6 +257,7 @@ void OwnGradientWatcher::begin_step(int rank) {
 }
 
 void OwnGradientWatcher::freed(int rank, const Storage& storage) noexcept {
+    steps_of(rank).stepped.erase(&storage);
     steps_of(rank).before.freed(storage);
     steps_of(rank).since.freed(storage);
 }
@@ -304,7 +328,8 @@ std::string gradients_text(const Updates& all, const Update& one) {
 
 /// `all` are the step's updates of parameters with this name.
 Diagnosis explain(const std::string& name, const Updates& all, const Update& one,
-                  const Update& other, std::uint64_t step, const Team* over) {
+                  const Update& other, std::uint64_t step, const Team* over,
+                  bool for_good = false) {
     const bool known = have_values(one, other);
     const std::int64_t first =
         known ? difference_in_bits(one.gradient, other.gradient).first : 0;
@@ -324,7 +349,11 @@ Diagnosis explain(const std::string& name, const Updates& all, const Update& one
         diagnosis.members = over->ranks;
     }
     const std::string why =
-        over == nullptr
+        for_good ? fmt::format(
+                       "they compute together in {}, and the parameters are "
+                       "never equal again",
+                       over->name)
+        : over == nullptr
             ? "one looks it up as an embedding and the other multiplies by it"
             : fmt::format("their other gradients are reduced over {}", over->name);
     diagnosis.sentence = fmt::format(
@@ -336,6 +365,12 @@ Diagnosis explain(const std::string& name, const Updates& all, const Update& one
     const std::string lack =
         terms_text({{one.rank}, one.terms}, {{other.rank}, other.terms});
     if (!lack.empty()) diagnosis.sentence += "; " + lack;
+    if (for_good)
+        diagnosis.cause = fmt::format(
+            "Replicas on ranks that share one computation need the whole gradient: sum "
+            "it over {} before the step (with sequence parallelism each rank has seen "
+            "only its own tokens). If they are no replicas, give them different names.",
+            over->name);
     if (over == nullptr)
         diagnosis.cause =
             "Tied weights need the terms of both ends, on every replica: before the "
@@ -375,25 +410,80 @@ void OwnGradientWatcher::quiet() {
     }
 }
 
-void OwnGradientWatcher::evaluate(std::uint64_t number, const Step& step) const {
+void OwnGradientWatcher::run_ended() {
+    quiet();
+    for (const auto& [name, parted] : parted_)
+        if (!shared_.contains(name))
+            report(explain(name, {}, parted.one, parted.other, parted.step,
+                           parted.together, true));
+}
+
+/// Returns a team in which both ranks sum or gather what is no gradient; null if there is
+/// none.
+const Team* OwnGradientWatcher::computes_with(const Step& step, const Update& one,
+                                              const Update& other) const {
+    const auto teams = step.exchanged.find(one.rank);
+    if (teams == step.exchanged.end()) return nullptr;
+    const auto team = std::ranges::find_if(teams->second, [&](const Meet& meet) {
+        return meet.second && have_both(meet.first, one.rank, other.rank);
+    });
+    return team == teams->second.end() ? nullptr : team->first;
+}
+
+/// Notes two ranks whose equal parameters take different steps, and forgets them if their
+/// parameters are equal again. `updates` are those of one parameter's name.
+void OwnGradientWatcher::note_parted(std::uint64_t number, const Step& step,
+                                     const std::string& name,
+                                     const std::vector<const Update*>& updates) {
+    if (const auto known = parted_.find(name); known != parted_.end()) {
+        const auto one =
+            std::ranges::find(updates, known->second.one.rank, &Update::rank);
+        const auto other =
+            std::ranges::find(updates, known->second.other.rank, &Update::rank);
+        if (one != updates.end() && other != updates.end() &&
+            (*one)->bits == (*other)->bits)
+            shared_.insert(name);
+        return;
+    }
+    for (std::size_t i = 1; i < updates.size(); ++i) {
+        const Update &one = *updates.front(), &other = *updates[i];
+        // Ranks often start with zeros in their own parts of a bias.
+        const bool is_bias = one.one_number && one.is_vector;
+        if (one.part != other.part || is_bias || !are_own(one, other)) continue;
+        // If they reduce other gradients, this is probably their own part of a whole.
+        if (reduces_others(step, name, one, other) != nullptr) continue;
+        if (const Team* const together = computes_with(step, one, other)) {
+            parted_.emplace(name, Parted{number, one, other, together});
+            return;
+        }
+    }
+}
+
+void OwnGradientWatcher::evaluate(std::uint64_t number, const Step& step) {
     for (const auto& [name, noted] : step.updates) {
         if (noted.size() < 2) continue;
         std::vector<const Update*> updates;
         for (const Update& update : noted)
-            if (!update.one_number) updates.push_back(&update);
-        std::stable_sort(updates.begin(), updates.end(),
-                         [](const auto* a, const auto* b) { return a->rank < b->rank; });
-        for (std::size_t i = 1; i < updates.size(); ++i) {
-            const Update& one = **std::find_if(
-                updates.begin(), updates.end(),
-                [&](const Update* first) { return first->bits == updates[i]->bits; });
-            const Update& other = *updates[i];
-            if (!are_own(one, other)) continue;
-            if (are_tied(one, other))
-                throw FaultError(explain(name, updates, one, other, number, nullptr));
-            if (const Team* over = forgotten_by(step, name, one, other))
-                throw FaultError(explain(name, updates, one, other, number, over));
-        }
+            updates.push_back(&update);
+        std::ranges::stable_sort(updates, {}, &Update::rank);
+        note_parted(number, step, name, updates);
+        std::erase_if(updates, [](const Update* update) { return update->one_number; });
+        compare(number, step, name, updates);
+    }
+}
+
+/// Compares each rank's update of a parameter with the first rank's that held the same.
+void OwnGradientWatcher::compare(std::uint64_t number, const Step& step,
+                                 const std::string& name,
+                                 const std::vector<const Update*>& updates) const {
+    for (std::size_t i = 1; i < updates.size(); ++i) {
+        const Update& other = *updates[i];
+        const Update& one = **std::ranges::find(updates, other.bits, &Update::bits);
+        if (!are_own(one, other)) continue;
+        const bool tied = are_tied(one, other);
+        const Team* const over = tied ? nullptr : forgotten_by(step, name, one, other);
+        if (tied || over != nullptr)
+            report(explain(name, updates, one, other, number, over));
     }
 }
 
@@ -405,11 +495,19 @@ const Team* OwnGradientWatcher::forgotten_by(const Step& step, const std::string
     const auto exchanges = [&](const Update& update) {
         const auto teams = step.exchanged.find(update.rank);
         return teams != step.exchanged.end() &&
-               std::any_of(teams->second.begin(), teams->second.end(), [&](auto* team) {
-                   return have_both(team, one.rank, other.rank);
+               std::ranges::any_of(teams->second, [&](const Meet& meet) {
+                   return have_both(meet.first, one.rank, other.rank);
                });
     };
-    if (exchanges(one) || exchanges(other)) return nullptr;
+    return exchanges(one) || exchanges(other) ? nullptr
+                                              : reduces_others(step, name, one, other);
+}
+
+/// Returns the team over which both ranks reduced another gradient in this step; else
+/// null.
+const Team* OwnGradientWatcher::reduces_others(const Step& step, const std::string& name,
+                                               const Update& one,
+                                               const Update& other) const {
     const auto of_both = [&](const Update& update) {
         return (update.rank == one.rank || update.rank == other.rank) &&
                have_both(update.reduced, one.rank, other.rank);

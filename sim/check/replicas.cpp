@@ -32,6 +32,8 @@ class Declarations {
         SourceLine at;
         ByteRange range;
         std::map<ByteRange, std::uint64_t> updates;  ///< how often each part was updated
+        /// How often other operations have changed it. A rank may do so once too often.
+        std::map<ByteRange, std::uint64_t> changes{};
     };
     /// The part of a declared tensor that an update changes: all of it, or a shard.
     struct Part {
@@ -47,8 +49,11 @@ class Declarations {
     void add(const Team& team, int member, const Tensor& tensor, const std::string& name,
              SourceLine at);
     void freed(int rank, const Storage& storage) noexcept;
-    /// Returns the declared parts that an update changes, and counts the update.
-    std::vector<Part> updated_by(int rank, const DeviceOperation& update);
+    bool empty(int rank) const { return ranks_[rank].by_storage.empty(); }
+    /// Returns the declared parts that an update with this gradient changes, and counts
+    /// the update. Without a gradient, other operations step the parameter.
+    std::vector<Part> updated_by(int rank, const Tensor& parameter,
+                                 const Tensor& gradient);
 
   private:
     struct RankDeclarations {
@@ -105,6 +110,8 @@ class ReplicaWatcher final : public Watcher {
     Rollcall::Claim claim_of(int rank, const DeviceOperation& update,
                              const Tensor& tensor, std::uint64_t step);
     void compare_declared(int rank, const DeviceOperation& update);
+    void compare_changed(int rank, const DeviceOperation& operation,
+                         const Tensor& changed);
     void compare_reduced(int rank, const DeviceOperation& update);
 
     const Engine& engine_;
@@ -137,9 +144,9 @@ void Declarations::freed(int rank, const Storage& storage) noexcept {
 }
 
 std::vector<Declarations::Part> Declarations::updated_by(int rank,
-                                                         const DeviceOperation& update) {
+                                                         const Tensor& parameter,
+                                                         const Tensor& gradient) {
     std::vector<Part> parts;
-    const Tensor& parameter = parameter_of(update);
     const auto found = declarations_of(rank).by_storage.find(parameter.storage());
     if (found == declarations_of(rank).by_storage.end()) return parts;
     const ByteRange range = ByteRange::of(parameter);
@@ -149,17 +156,20 @@ std::vector<Declarations::Part> Declarations::updated_by(int rank,
         const std::int64_t last = std::min(range.end, declaration.range.end);
         const ByteRange part{first - declaration.range.begin,
                              last - declaration.range.begin};
-        const std::uint64_t step = ++declaration.updates[part];
+        const std::uint64_t step =
+            ++(gradient ? declaration.updates : declaration.changes)[part];
         std::uint64_t number = mixed(declaration.number, step);
+        if (!gradient) number = mixed(number, 0x6368616e);
         number = mixed(number, static_cast<std::uint64_t>(part.begin));
         number = mixed(number, static_cast<std::uint64_t>(part.end));
         const auto stepped = [&](const Tensor& tensor) {
-            if (part.end - part.begin == range.end - range.begin) return tensor;
+            if (!tensor || part.end - part.begin == range.end - range.begin)
+                return tensor;
             const std::int64_t each = bytes_of(parameter.dtype());
             return tensor.slice((first - range.begin) / each, (last - first) / each);
         };
-        parts.push_back({&declaration, step, number, stepped(parameter),
-                         stepped(gradient_of(update))});
+        parts.push_back(
+            {&declaration, step, number, stepped(parameter), stepped(gradient)});
     }
     return parts;
 }
@@ -368,9 +378,11 @@ ReplicaWatcher::ReplicaWatcher(const Engine& engine, const Layouts& layouts,
       clips_(clips),
       ranks_(static_cast<std::size_t>(engine.options().ranks)),
       declarations_(ranks_.size()),
-      rollcall_([&clips](const Roll& roll, const std::vector<Side>& sides) {
-          return explain(roll, sides, clips);
-      }) {}
+      rollcall_(
+          [&clips](const Roll& roll, const std::vector<Side>& sides) {
+              return explain(roll, sides, clips);
+          },
+          [this](Diagnosis diagnosis) { report(std::move(diagnosis)); }) {}
 
 void ReplicaWatcher::declared(const Team& team, int member, const Tensor& tensor,
                               const std::string& name, SourceLine at) {
@@ -381,6 +393,9 @@ void ReplicaWatcher::executing(int rank, const DeviceOperation& operation) {
     if (is_update(operation)) {
         compare_declared(rank, operation);
         compare_reduced(rank, operation);
+    } else if (!declarations_.empty(rank)) {
+        for (const Tensor* write : operation.writes)
+            compare_changed(rank, operation, *write);
     }
     for (const Tensor* write : operation.writes)
         memory_of(rank).makers.set(*write, {operation.name, operation.at});
@@ -404,7 +419,8 @@ Claim ReplicaWatcher::claim_of(int rank, const DeviceOperation& update,
 
 /// Compares first the parameter, then the gradient.
 void ReplicaWatcher::compare_declared(int rank, const DeviceOperation& update) {
-    for (const Declarations::Part& part : declarations_.updated_by(rank, update)) {
+    for (const Declarations::Part& part :
+         declarations_.updated_by(rank, parameter_of(update), gradient_of(update))) {
         const Declarations::Declaration& declaration = *part.declaration;
         const Layout layout = layouts_.layout_of(rank, part.gradient);
         Claim value = claim_of(rank, update, part.value, part.step);
@@ -428,6 +444,27 @@ void ReplicaWatcher::compare_declared(int rank, const DeviceOperation& update) {
                        [&] { return values_of(part.value); });
         rollcall_.note(*declaration.team, mixed(part.number, 1), std::move(gradient),
                        [&] { return values_of(part.gradient); });
+    }
+}
+
+/// An optimizer may be made of any operations, and a buffer has none: an operation that
+/// changes a declared tensor between two passes is a step of it.
+void ReplicaWatcher::compare_changed(int rank, const DeviceOperation& operation,
+                                     const Tensor& changed) {
+    const Phase phase = engine_.ranks()[rank]->virtual_device.phase();
+    const bool reads_it = std::ranges::any_of(operation.reads, [&](const Tensor* read) {
+        return read->storage() == changed.storage() && read->overlaps(changed);
+    });
+    if (!reads_it || (phase != Phase::none && phase != Phase::update)) return;
+    for (const Declarations::Part& part :
+         declarations_.updated_by(rank, changed, Tensor())) {
+        const Declarations::Declaration& declaration = *part.declaration;
+        Claim claim = claim_of(rank, operation, part.value, part.step);
+        claim.member = declaration.member;
+        if (!declaration.name.empty()) claim.name = declaration.name;
+        claim.declared_at = declaration.at;
+        rollcall_.note(*declaration.team, part.number, std::move(claim),
+                       [&] { return values_of(part.value); });
     }
 }
 

@@ -128,21 +128,19 @@ bool all_same(const Rollcall::Roll& roll) {
 }  // namespace
 
 void Rollcall::compare() {
-    const Roll* first = nullptr;
     // A step's parameters come before its gradients, and these before the next step.
     const auto order = [](const Roll& roll) {
         return std::make_tuple(step_of(roll), roll.claims.front().is_gradient,
                                time_of(roll), roll.team->id, roll.number);
     };
-    for (const Key& key : complete_) {
-        const Roll& roll = open_.at(key);
-        if (all_same(roll)) continue;
-        if (first == nullptr || order(roll) < order(*first)) first = &roll;
-    }
-    if (first != nullptr) {
-        Roll& roll = open_.at({first->team->id, first->number});
-        throw FaultError(explain_(roll, sides_in(roll)));
-    }
+    std::vector<Roll*> unlike;
+    for (const Key& key : complete_)
+        if (Roll& roll = open_.at(key); !all_same(roll)) unlike.push_back(&roll);
+    std::ranges::sort(unlike, [&](const Roll* one, const Roll* other) {
+        return order(*one) < order(*other);
+    });
+    for (Roll* const roll : unlike)
+        report_(explain_(*roll, sides_in(*roll)));
     for (const Key& key : complete_) {
         drop_values(open_.at(key));
         open_.erase(key);

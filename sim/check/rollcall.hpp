@@ -95,7 +95,11 @@ class Rollcall {
     /// largest side or, of equally large sides, the one with the lowest member.
     using Explain = std::function<Diagnosis(const Roll&, const std::vector<Side>&)>;
 
-    explicit Rollcall(Explain explain) : explain_(std::move(explain)) {}
+    /// Receives a diagnosis; throws it, unless it is meant.
+    using Report = std::function<void(Diagnosis)>;
+
+    Rollcall(Explain explain, Report report)
+        : explain_(std::move(explain)), report_(std::move(report)) {}
 
     /// Returns the number of a member's next claim, if numbers count claims in order.
     std::uint64_t next_number(const Team& team, int member);
@@ -107,8 +111,7 @@ class Rollcall {
     void note(const Team& team, std::uint64_t number, Claim claim,
               const Values& of_claim = {});
 
-    /// When the run is quiet: throws FaultError for the first complete roll whose sides
-    /// differ.
+    /// When the run is quiet: reports complete rolls whose sides differ, in order.
     void compare();
 
     /// Compares if claims were noted since the last call. Then drops rolls that some
@@ -131,6 +134,7 @@ class Rollcall {
     void drop_values(Roll& roll);
 
     Explain explain_;
+    Report report_;
     std::map<int, std::vector<std::uint64_t>> numbers_;  ///< by team: claims per member
     std::map<Key, Roll> open_;
     std::vector<Key> complete_;

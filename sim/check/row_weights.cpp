@@ -32,9 +32,11 @@ struct LossRows {
     bool squared;
     std::int64_t bytes;     ///< of the gradient
     std::uint64_t content;  ///< hash of prediction and target; equal for replicas
+    /// Rows that a mask has kept, if one has multiplied the gradient.
+    std::optional<std::int64_t> kept{};
 
-    std::int64_t rows() const { return shape.matrix_rows(); }
-    std::int64_t elements() const { return shape.elements(); }
+    std::int64_t rows() const { return kept.value_or(shape.matrix_rows()); }
+    std::int64_t elements() const { return rows() * shape.columns(); }
 };
 
 /// A change that was made to a gradient since backward.
@@ -109,8 +111,8 @@ struct Figures {
 /// Follows the weight of each row from the backward of a loss to the update of a
 /// parameter. It finds wrong averages (F21), means of unequal means (F28), and sums that
 /// lack a micro-batch or have one twice (F27). An operation that is not clearly linear
-/// makes a value unknown. So does an elementwise product: it may be a mask that leaves
-/// rows out.
+/// makes a value unknown. So does an elementwise product, unless it multiplies the rows
+/// of a loss's gradient by zeros and ones: a mask that leaves rows out.
 class RowWeightWatcher final : public Tracker<Weights> {
   public:
     explicit RowWeightWatcher(const Engine& engine);
@@ -136,6 +138,7 @@ class RowWeightWatcher final : public Tracker<Weights> {
     Weights with_addend(int rank, const DeviceOperation& operation, Weights sum) const;
     void begin_gradient(int rank, const DeviceOperation& operation);
     void scale(int rank, const DeviceOperation& operation);
+    bool mask_rows(int rank, const DeviceOperation& operation);
     bool has_all_losses(int rank, const RowWeights& gradient) const;
     const std::vector<int>& group_sizes(int rank);
     void check_accumulation(int rank, const RowWeights& gradient,
@@ -549,6 +552,7 @@ Weights RowWeightWatcher::weights_of(int rank, const Tensor& tensor) const {
 
 void RowWeightWatcher::executing(int rank, const DeviceOperation& operation) {
     Known& memory = known(rank);
+    if (operation.is<ops::ScaleRows>() && mask_rows(rank, operation)) return;
     switch (operation.derivation.kind) {
         case Derivation::Kind::fill:
             if (operation.derivation.factor != 0) break;
@@ -681,6 +685,30 @@ void RowWeightWatcher::scale(int rank, const DeviceOperation& operation) {
     });
 }
 
+/// Counts the rows that a mask of zeros and ones keeps in a loss's gradient. Returns
+/// false if this is no such mask.
+bool RowWeightWatcher::mask_rows(int rank, const DeviceOperation& operation) {
+    const Tensor& gradient = *operation.writes[0];
+    const Weights weights = weights_of(rank, gradient);
+    if (!engine_.options().numbers || !weights || !weights->is_loss_gradient)
+        return false;
+    const HostTensor factors = values_of(*operation.reads.back());
+    LossRows masked = *weights->losses.front();
+    masked.kept = 0;
+    for (std::int64_t row = 0; row < factors.elements(); ++row) {
+        const double factor = factors.at(row);
+        if (factor != 0 && factor != 1) return false;
+        *masked.kept += factor == 1;
+    }
+    masked.content = mixed(masked.content, hash_of_bits(factors.data(), factors.bytes()));
+    RowWeights kept = *weights;
+    kept.losses = {std::make_shared<const LossRows>(masked)};
+    std::ranges::replace(of_step_[rank].losses, weights->losses.front(),
+                         kept.losses.front());
+    known(rank).set(gradient, std::make_shared<const RowWeights>(std::move(kept)));
+    return true;
+}
+
 /// Returns whether the gradient has all of the rank's losses of this step. If it has only
 /// some of them, as with two heads that take turns, its weights are not those of a mean.
 bool RowWeightWatcher::has_all_losses(int rank, const RowWeights& gradient) const {
@@ -716,7 +744,7 @@ void RowWeightWatcher::check_accumulation(int rank, const RowWeights& gradient,
     for (const Accumulated& mistake : gradient.mistakes)
         if (!mistake.lost || (!has(gradient.losses, mistake.loss) &&
                               has(of_step_[rank].losses, mistake.loss)))
-            throw FaultError(explain_accumulation(rank, mistake, update));
+            report(explain_accumulation(rank, mistake, update));
 }
 
 /// Checks every part of the gradient that is known. In a range of a flat buffer, only the
@@ -739,7 +767,7 @@ void RowWeightWatcher::check_gradient(int rank, const Weights& weights,
     const auto judged = right_.find(weights);
     if (judged != right_.end() && judged->second == sizes) return;
     if (auto diagnosis = explain_weights(*weights, update, sizes))
-        throw FaultError(std::move(*diagnosis));
+        report(std::move(*diagnosis));
     constexpr std::size_t kJudged = 256;
     if (right_.size() >= kJudged) right_.clear();
     right_[weights] = sizes;

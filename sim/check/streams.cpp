@@ -149,7 +149,8 @@ StreamWatcher::StreamWatcher(const Engine& engine, const Layouts& layouts)
       engine_(engine),
       layouts_(layouts),
       ranks_(engine.ranks().size()),
-      rollcall_(explain_different) {}
+      rollcall_(explain_different,
+                [this](Diagnosis diagnosis) { report(std::move(diagnosis)); }) {}
 
 bool StreamWatcher::is_in_forward(int rank) const {
     return engine_.ranks()[rank]->virtual_device.phase() == Phase::forward;
@@ -202,16 +203,16 @@ void StreamWatcher::masked(int rank, const Tensor& activation, const Draw& draw,
                            SourceLine at) {
     if (draw.count == 0) return;  // a rank without rows shares no numbers
     RankDraws& mine = draws_of(rank);
+    // Along other axes than the one along which the activation is alike, ranks may be
+    // replicas, which need other masks.
+    constexpr std::size_t kKept = 4096;  // for runs that never update
+    if (mine.uses.size() < kKept) mine.uses.push_back({draw, at});
     const Layout layout = layouts_.layout_of(rank, activation);
     const Team* const team = layout.team();
     if (layout.kind != Layout::Kind::replicated || team == nullptr ||
         !facts_of(layout.origin->verb).is_alike() ||
-        facts_of(layout.origin->verb).has_root() || team->size() < 2 ||
-        !team->has(rank)) {
-        constexpr std::size_t kKept = 4096;  // for runs that never update
-        if (mine.uses.size() < kKept) mine.uses.push_back({draw, at});
+        facts_of(layout.origin->verb).has_root() || team->size() < 2 || !team->has(rank))
         return;
-    }
     Claim claim;
     claim.member = team->member_of(rank);
     claim.hash = draw.hash();
@@ -272,7 +273,7 @@ void StreamWatcher::collective_begins(const Team& team, const Meeting& meeting) 
         if (!same || is_in_forward(rank)) return;
     }
     if (are_replicas(team) && sums_gradients(team, meeting))
-        throw FaultError(explain_shared(team, meeting));
+        report(explain_shared(team, meeting));
 }
 
 Diagnosis StreamWatcher::explain_shared(const Team& team, const Meeting& meeting) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -13,6 +14,15 @@ std::string name_of(const Tensor& tensor) {
     const char* const part = tensor.bytes() < storage.bytes ? "part of the" : "the";
     return fmt::format("{} tensor {} made at {}", part, tensor.shape().text(),
                        storage.allocated_at.text());
+}
+
+bool is_one_number(const HostTensor& values) {
+    const auto each = static_cast<std::size_t>(bytes_of(values.dtype()));
+    for (std::int64_t i = 1; i < values.elements(); ++i)
+        if (std::memcmp(values.data(),
+                        values.data() + i * static_cast<std::int64_t>(each), each) != 0)
+            return false;
+    return true;
 }
 
 bool differ_by_more_than_rounding(const HostTensor& a, const HostTensor& b) {

@@ -53,6 +53,9 @@ inline std::uint64_t hash_of(const Tensor& tensor) {
     return hash_of_bits(values.data(), values.bytes());
 }
 
+/// Returns whether all elements have the same bits.
+bool is_one_number(const HostTensor& values);
+
 /// Returns whether two tensors of one shape differ by more than rounding, which depends
 /// on the order of a sum.
 bool differ_by_more_than_rounding(const HostTensor& a, const HostTensor& b);

@@ -143,6 +143,8 @@ Work Communicator::launch(CommOperation& operation) {
     if (group_open_) [[unlikely]]  // checked first: name_of() costs more
         refuse_inside_group(name_of(operation.verb), operation.at);
     require_apart(operation, rank_, name_);
+    if (is_point_to_point(operation.verb) && operation.peer == rank_) [[unlikely]]
+        refuse_own(operation);
     return do_launch({&operation, 1}, operation.at);
 }
 
@@ -339,6 +341,28 @@ FaultError misuse(int rank, const std::string& communicator, std::string sentenc
 
 }  // namespace
 
+void Communicator::refuse_own(const CommOperation& operation) const {
+    const bool sends = operation.verb == Verb::send;
+    Diagnosis diagnosis = diagnosis_of("F11");
+    diagnosis.title = "a message to oneself";
+    diagnosis.communicator = name_;
+    const std::string rank =
+        owner_ == rank_ ? fmt::format("rank {}", owner_)
+                        : fmt::format("rank {} (number {} of {})", owner_, rank_, name_);
+    diagnosis.sentence = fmt::format(
+        "{} {} itself at {}, and the same group has no {} for it, so it would wait for "
+        "ever: {} is its own number in {}, whose numbers are 0 to {}",
+        rank, sends ? "sends to" : "receives from", operation.at.text(),
+        sends ? "recv" : "send", rank_, name_, size_ - 1);
+    diagnosis.cause = fmt::format(
+        "The rank should probably do the other side's part, or the number is one of "
+        "another communicator: each communicator counts its members from 0, so compare a "
+        "peer or a source of {} only with {}'s own rank().",
+        name_, name_);
+    diagnosis.parties.push_back({{owner_}, text_of(operation), "peer", operation.at, {}});
+    throw FaultError(std::move(diagnosis));
+}
+
 Group Communicator::group(SourceLine at) {
     require_no_open_group("group", at);
     return Group(*this, at);
@@ -483,6 +507,15 @@ Work Group::start(SourceLine at) {
     started_at_ = at;
     communicator_.group_open_ = false;
     require_apart(communicator_.grouped_, communicator_.rank_, communicator_.name_);
+    const CommOperation* own = nullptr;  // a message to oneself
+    int sends = 0;
+    for (const CommOperation& operation : communicator_.grouped_) {
+        if (operation.peer != communicator_.rank_) continue;
+        if (!is_point_to_point(operation.verb)) continue;
+        own = &operation;
+        sends += operation.verb == Verb::send ? 1 : -1;
+    }
+    if (own != nullptr && sends != 0) communicator_.refuse_own(*own);
     Work work = communicator_.do_launch(communicator_.grouped_, at_);
     communicator_.grouped_.clear();
     return work;

@@ -193,6 +193,8 @@ class Communicator {
             refuse_peer(operation);
     }
     [[noreturn]] void refuse_peer(const CommOperation& operation) const;
+    /// Throws FaultError (F11) for a message to oneself without its other side.
+    [[noreturn]] void refuse_own(const CommOperation& operation) const;
     void require_no_open_group(const char* call, SourceLine at) const {
         if (group_open_) [[unlikely]]
             refuse_inside_group(call, at);

@@ -10,20 +10,24 @@
 namespace lockstep {
 
 std::string text_of(const CommRequest& request) {
+    return text_of(request, fmt::format("rank {}", request.peer));
+}
+
+std::string text_of(const CommRequest& request, const std::string& peer) {
     if (!facts_of(request.verb).moves())
         return fmt::format("{}()", name_of(request.verb));
     if (request.all_to_all_v)
-        return fmt::format("all_to_all_v({} {} x {} {} rank {})",
+        return fmt::format("all_to_all_v({} {} x {} {} {})",
                            request.verb == Verb::send ? "sends" : "receives",
                            request.count, name_of(request.dtype),
-                           request.verb == Verb::send ? "to" : "from", request.peer);
+                           request.verb == Verb::send ? "to" : "from", peer);
     std::string text = fmt::format("{}(", name_of(request.verb));
     if (has_reduction(request.verb))
         text += fmt::format("{}, ", name_of(request.reduction));
     text += fmt::format("{} x {}", request.count, name_of(request.dtype));
     if (facts_of(request.verb).has_root()) text += fmt::format(", root {}", request.peer);
-    if (request.verb == Verb::send) text += fmt::format(", to rank {}", request.peer);
-    if (request.verb == Verb::recv) text += fmt::format(", from rank {}", request.peer);
+    if (request.verb == Verb::send) text += ", to " + peer;
+    if (request.verb == Verb::recv) text += ", from " + peer;
     return text + ")";
 }
 

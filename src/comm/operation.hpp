@@ -207,6 +207,8 @@ bool same_signature(const CommRequest& a, const CommRequest& b);
 
 /// "all_reduce(sum, 1000 x f32)", "send(250 x f64, to rank 3)".
 std::string text_of(const CommRequest& request);
+/// Returns the same with these words for the other rank of a message.
+std::string text_of(const CommRequest& request, const std::string& peer);
 
 /// Adds the operation's verb to the name of operations that were launched together, such
 /// as "send + recv", unless the name has it already.

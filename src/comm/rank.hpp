@@ -55,6 +55,20 @@ class Rank {
         report_.series_at.try_emplace(name, at);
     }
 
+    /// Says that what looks like a mistake of class `fault` ("F21") is meant, and why; if
+    /// `name` is given, only for the tensor of that name. --check full then passes it on
+    /// all ranks, and the record keeps the word. Throws UsageError for a class that only
+    /// full checks find and that no program can mean, such as a race.
+    void intended(const std::string& fault, const std::string& why,
+                  const std::string& name = "", SourceLine at = SourceLine::here()) {
+        require(can_be_intended(fault), at,
+                "intended('{}'): F21 to F29 can be meant; other mistakes stop real "
+                "devices or make their values random",
+                fault);
+        require(!why.empty(), at, "intended('{}'): say why", fault);
+        report_.intended.push_back({fault, why, name, at});
+    }
+
   private:
     Device& device_;
     Communicator& world_;

@@ -41,8 +41,9 @@ class BatchNorm : public Module {
     const Tensor& running_mean() const { return running_.mean; }
     const Tensor& running_variance() const { return running_.variance; }
     std::vector<Buffer> buffers() override {
-        return {{name_ + "running_mean", running_.mean},
-                {name_ + "running_var", running_.variance}};
+        // Ranks that see other rows have other statistics.
+        return {{name_ + "running_mean", running_.mean, !is_alone()},
+                {name_ + "running_var", running_.variance, !is_alone()}};
     }
 
   private:

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "src/core/call_scope.hpp"
 #include "src/core/require.hpp"
 
 namespace lockstep {
@@ -136,12 +137,14 @@ auto Module::using_parameters(Use use, SourceLine at, Work&& work) {
 }
 
 Tensor Module::forward(const Tensor& x, Saved& saved, SourceLine at) {
+    const CallScope call(at);
     saved.set_line(at);
     return using_parameters(Use::forward, saved.line(),
                             [&] { return do_forward(x, saved); });
 }
 
 Tensor Module::infer(const Tensor& x, SourceLine at) {
+    const CallScope call(at);
     return using_parameters(Use::forward, at, [&] { return do_infer(x, at); });
 }
 
@@ -152,6 +155,7 @@ Tensor Module::do_infer(const Tensor& x, SourceLine at) {
 }
 
 Tensor Module::backward_input(const Tensor& dy, Saved& saved, SourceLine at) {
+    const CallScope call(at);
     saved.set_line(at);
     require_gradient(dy, saved.line());
     return using_parameters(Use::backward_input, saved.line(),
@@ -159,6 +163,7 @@ Tensor Module::backward_input(const Tensor& dy, Saved& saved, SourceLine at) {
 }
 
 void Module::backward_weight(Saved& saved, SourceLine at) {
+    const CallScope call(at);
     saved.set_line(at);
     using_parameters(Use::backward_weight, saved.line(), [&] {
         do_backward_weight(saved);
@@ -168,6 +173,7 @@ void Module::backward_weight(Saved& saved, SourceLine at) {
 }
 
 Tensor Module::backward(const Tensor& dy, Saved& saved, SourceLine at) {
+    const CallScope call(at);
     saved.set_line(at);
     require_gradient(dy, saved.line());
     return using_parameters(Use::backward, saved.line(), [&] {

@@ -106,6 +106,7 @@ class Saved {
 struct Buffer {
     std::string name;  ///< as in PyTorch's state_dict
     Tensor tensor;
+    bool alike = true;  ///< replicas of the model must hold the same values
 };
 
 /// A differentiable function with parameters, on one device.

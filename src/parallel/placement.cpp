@@ -59,8 +59,18 @@ void replicate_over(Communicator& line, const std::vector<Parameter*>& parameter
     }
 }
 
+namespace {
+
+void declare_buffers(Communicator& replicas, Module& model, SourceLine at) {
+    for (const Buffer& buffer : model.buffers())
+        if (buffer.alike) declare_replicas(replicas, buffer.tensor, buffer.name, at);
+}
+
+}  // namespace
+
 void declare_replicas_of(Communicator& replicas, Module& model, SourceLine at) {
     replicate_over(replicas, model.parameters(), Placement::Kind::partial, at);
+    declare_buffers(replicas, model, at);
 }
 
 namespace {
@@ -120,6 +130,7 @@ void declare_replicas_of(Mesh& mesh, const std::vector<std::string>& axes, Modul
         for (Communicator* line : lines)
             replicate_over(*line, {parameter}, Placement::Kind::partial, at);
     }
+    declare_buffers(all, model, at);
 }
 
 bool is_partial_along(const Communicator& line, const Parameter& parameter) {

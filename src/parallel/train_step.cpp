@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/core/call_scope.hpp"
 #include "src/core/require.hpp"
 #include "src/parallel/placement.hpp"
 
@@ -99,6 +100,7 @@ void AllReduceSync::finish() {
 Tensor train_step(Device& device, Module& model, const Loss& loss,
                   std::span<const MicroBatch> micro_batches, GradientSync& sync,
                   Optimizer& optimizer, SourceLine at) {
+    const CallScope call(at);
     sync.begin();
     Tensor share = accumulate_gradients(device, model, loss, micro_batches, at);
     sync.finish();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/comm/expect.hpp"
+#include "src/core/call_scope.hpp"
 #include "src/core/require.hpp"
 #include "src/nn/recompute.hpp"
 #include "src/parallel/fully_sharded.hpp"
@@ -161,6 +162,7 @@ Tensor GptOnMesh::gradients(std::span<const MicroBatch> micro_batches, SourceLin
 
 Tensor GptOnMesh::step(std::span<const MicroBatch> micro_batches, Optimizer& optimizer,
                        double most, SourceLine at) {
+    const CallScope call(at);
     Tensor loss = gradients(micro_batches, at);
     if (most > 0) clip_gradients(rank_.device(), rank_.world(), sync_.shards(), most, at);
     update(optimizer);

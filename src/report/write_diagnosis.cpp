@@ -28,12 +28,15 @@ Json text_or_null(const std::string& text) {
 Json parties_json(const std::vector<Diagnosis::Party>& parties) {
     Json json = Json::array();
     for (const Diagnosis::Party& party : parties)
-        json.push_back({{"ranks", party.ranks},
-                        {"operation", party.operation},
-                        {"differs", text_or_null(party.differs)},
-                        {"file", file_json(party.at)},
-                        {"line", line_json(party.at)},
-                        {"history", party.history}});
+        json.push_back(
+            {{"ranks", party.ranks},
+             {"operation", party.operation},
+             {"differs", text_or_null(party.differs)},
+             {"file", file_json(party.at)},
+             {"line", line_json(party.at)},
+             {"inside",
+              text_or_null(party.inside.line > 0 ? party.inside.text() : std::string())},
+             {"history", party.history}});
     return json;
 }
 

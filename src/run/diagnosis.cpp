@@ -32,7 +32,8 @@ std::vector<Diagnosis::Party> grouped(const std::vector<Diagnosis::Party>& parti
         const auto same =
             std::ranges::find_if(groups, [&](const Diagnosis::Party& group) {
                 return group.operation == party.operation &&
-                       group.differs == party.differs && group.at == party.at;
+                       group.differs == party.differs && group.at == party.at &&
+                       group.inside == party.inside;
             });
         if (same == groups.end()) {
             groups.push_back(party);
@@ -47,7 +48,7 @@ std::vector<Diagnosis::Party> grouped(const std::vector<Diagnosis::Party>& parti
 /// it the rank's history.
 std::string party_text(const Diagnosis::Party& party, int width) {
     std::string line = ranks_text(party.ranks) + ": " + party.operation;
-    if (has_place(party.at)) line += " at " + party.at.text();
+    if (has_place(party.at)) line += " at " + place_text(party.at, party.inside);
     if (!party.differs.empty()) line += "  <-- differs: " + party.differs;
     std::string text = wrapped(line, width, "  ", "      ");
     if (party.history.empty()) return text;
@@ -187,6 +188,11 @@ std::vector<std::size_t> circle_of(const std::vector<Diagnosis::Wait>& waits) {
         if (!circle.empty() && std::ranges::all_of(circle, alone)) return circle;
     }
     return waits.empty() ? std::vector<std::size_t>{} : Circles(waits).from(0);
+}
+
+std::string place_text(SourceLine at, SourceLine inside) {
+    if (inside.line == 0 || inside == at) return at.text();
+    return fmt::format("{} ({})", at.text(), inside.text());
 }
 
 std::string ranks_text(const std::vector<int>& ranks) {

@@ -19,10 +19,11 @@ struct Diagnosis {
     /// The part of one rank, or of several ranks that did the same.
     struct Party {
         std::vector<int> ranks;
-        std::string operation;  ///< "all_reduce(sum, 1000 x f32)", "has ended"
-        std::string differs;    ///< the field that differs, if one does
-        SourceLine at;
+        std::string operation;             ///< "all_reduce(sum, 1000 x f32)", "has ended"
+        std::string differs;               ///< the field that differs, if one does
+        SourceLine at;                     ///< the program's own line
         std::vector<std::string> history;  ///< the first rank's last calls, oldest first
+        SourceLine inside{};  ///< the library's line, if the program called a strategy
     };
 
     /// Ranks that wait in the same call for the same other ranks.
@@ -51,6 +52,10 @@ struct Diagnosis {
     /// Returns the text to print. Lines have at most `width` columns, if possible.
     std::string text(int width = 100) const;
 };
+
+/// "train.cpp:12", or "train.cpp:12 (src/parallel/zero_1.cpp:60)" if the program called a
+/// strategy.
+std::string place_text(SourceLine at, SourceLine inside);
 
 /// "rank 2", "ranks 1–3, 5".
 std::string ranks_text(const std::vector<int>& ranks);

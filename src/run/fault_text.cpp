@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "src/run/run_report.hpp"
+
 namespace lockstep {
 
 namespace {
@@ -124,6 +126,10 @@ constexpr FaultClass kClasses[] = {
 };
 
 }  // namespace
+
+bool can_be_intended(const std::string& fault) {
+    return fault.size() == 3 && fault >= "F21" && fault <= "F29";
+}
 
 std::span<const FaultClass> fault_classes() {
     return kClasses;

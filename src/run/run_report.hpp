@@ -60,6 +60,18 @@ struct HostReport {
     std::int64_t bytes_to_device = 0;
 };
 
+/// A program's word that something which looks like a mistake is meant.
+struct Intended {
+    std::string fault;  ///< the class, "F21"
+    std::string why;
+    std::string name;  ///< of the tensor that this concerns; empty: of any
+    SourceLine at;
+};
+
+/// Returns whether a program can say that it means what looks like this class: F21 to
+/// F29, which only values show.
+bool can_be_intended(const std::string& fault);
+
 /// The report of one rank.
 struct RankReport {
     TimeReport time;
@@ -73,6 +85,7 @@ struct RankReport {
     std::map<std::string, Part> kept_parts;
     std::map<std::string, std::vector<double>> series;
     std::map<std::string, SourceLine> series_at;  ///< where each series began
+    std::vector<Intended> intended;
 
     std::int64_t bytes_sent() const;
     std::int64_t bytes_sent_by(std::string_view verb) const;

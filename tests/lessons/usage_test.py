@@ -115,7 +115,7 @@ CASES = [
     ([*LESSON, "--step", "99"], 2, ["--step 99", "steps"]),
     ([*LESSON, "--step", "0"], 2, ["--step 0"]),
     ([*LESSON, "--dtype", "f8"], 2, ["--dtype f8", "f32, f64 or bf16"]),
-    ([*LESSON, "--check", "some"], 2, ["--check some", "cheap or full"]),
+    ([*LESSON, "--check", "some"], 2, ["--check is 'some'", "full or cheap"]),
     ([*LESSON, "--check"], 2, ["--check"]),
     ([*LESSON, "--seed", "lucky"], 2, ["--seed lucky"]),
     ([*LESSON, "--cluster", "cray"], 2, ["--cluster", "cray", "classroom"]),

@@ -197,7 +197,7 @@ TEST_CASE("Different numbers of tokens on two ranks are reported with both lines
     CHECK(found.fault == (ring ? "F09" : "F02"));
     REQUIRE(found.parties.size() == 2);
     for (const Diagnosis::Party& party : found.parties)
-        CHECK_THAT(party.at.text(), says("attention.cpp:"));
+        CHECK_THAT(party.inside.text(), says("attention.cpp:"));
     CHECK(found.parties[0].operation != found.parties[1].operation);
     CHECK_THAT(found.sentence, says("rank 1"));
     CHECK(found.parties[0].ranks.front() + found.parties[1].ranks.front() == 0 + 1);

@@ -16,7 +16,7 @@ namespace lockstep::test {
 namespace {
 
 Tensor floats(Rank& rank, std::int64_t count, double value = 0) {
-    const Tensor tensor = rank.device().empty({count}, DType::f32);
+    Tensor tensor = rank.device().empty({count}, DType::f32);
     rank.device().fill(tensor, value);
     return tensor;
 }
@@ -259,16 +259,19 @@ TEST_CASE("an unknown check level in the environment is refused when a run begin
         ::setenv("LOCKSTEP_CHECK", level.c_str(), 1);
     };
     const auto run = [] { sim::make_cluster(1)->run([](Rank&) {}); };
-    for (const char* const level : {"Full", " full", "1"}) {
+    for (const char* const level :
+         {"Full", " full", "1", "full,F21", "full,-F16", "cheap,-F21", "full,-F21,"}) {
         set(level);
         sim::ClusterOptions options;
         CHECK_NOTHROW(sim::make_cluster(options));
         CHECK(message_of<UsageError>(run) ==
-              fmt::format("LOCKSTEP_CHECK is '{}'; it may be full or cheap", level));
+              fmt::format("LOCKSTEP_CHECK is '{}'; it may be full or cheap, or full "
+                          "without classes from F21 to F29, as in full,-F21",
+                          level));
         options.check = sim::CheckLevel::cheap;
         CHECK_NOTHROW(sim::make_cluster(options)->run([](Rank&) {}));
     }
-    for (const char* const level : {"", "cheap", "full"}) {
+    for (const char* const level : {"", "cheap", "full", "full,-F21,-F29"}) {
         set(level);
         CHECK_NOTHROW(run());
     }

@@ -332,7 +332,7 @@ TEST_CASE("groups of one split share their nodes' ports", "[sim][time]") {
     CHECK(seconds_with(1, false) == seconds_with(8, true));
     // Two steps of 10 us, and 20 us for bytes, which eight groups share.
     CHECK(seconds_with(8, true) == 60 * kMicrosecond);
-    CHECK(seconds_with(1, true) == 20 * kMicrosecond + 8 * 40 * kMicrosecond);
+    CHECK(seconds_with(1, true) == 340 * kMicrosecond);
 }
 
 TEST_CASE("a run's roof is the longest of its products, memory and links",
@@ -350,10 +350,9 @@ TEST_CASE("a run's roof is the longest of its products, memory and links",
         if (rank.index() == 0) rank.world().send(y, 1).wait();
         if (rank.index() == 1) rank.world().recv(y, 0).wait();
     });
-    CHECK(report.roof.products == time_at_rate(2 * 100 * 10 * 100, spec.flops_f32));
+    CHECK(report.roof.products == time_at_rate(200'000, spec.flops_f32));
     CHECK(report.roof.links == time_at_rate(40'000, spec.inside.bytes_per_second));
-    CHECK(report.roof.memory >=
-          time_at_rate(4 * (1000 + 1000 + 10'000), spec.memory_bytes_per_second));
+    CHECK(report.roof.memory >= time_at_rate(48'000, spec.memory_bytes_per_second));
     CHECK(report.roof.highest() <= report.makespan());
     CHECK(report.time_in_phases() == report.makespan() - report.ranks[0].time.begin);
 }
