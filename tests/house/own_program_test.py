@@ -152,7 +152,8 @@ class OwnPrograms(unittest.TestCase):
         self.assert_ends(self.run_in("sim", program, "--rank", "3"), 2,
                          "own: unknown option --rank; did you mean --ranks?\n")
         self.assert_ends(self.run_in("sim", program, LOCKSTEP_CHECK="Full"), 2,
-                         "own: LOCKSTEP_CHECK is 'Full'; it may be full or cheap\n")
+                         "own: LOCKSTEP_CHECK is 'Full'; it may be full or cheap, or full "
+                         "without classes from F21 to F29, as in full,-F21\n")
         done = self.run_in("sim", program, "--help")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         for part in "Usage: own [options]", "Adds up.", "--trace", "Settings of own:", "mistake ":
