@@ -30,7 +30,7 @@ enum class CheckLevel : std::uint8_t { cheap, full };
 /// level needs no rebuild of the program. Throws UsageError for any other value.
 CheckLevel check_level_asked();
 
-/// What --check and LOCKSTEP_CHECK accept: "cheap", "full", or "full,-F21,-F23" for full
+/// --check and LOCKSTEP_CHECK accept "cheap", "full", or "full,-F21,-F23" for full
 /// checks without these classes (F21 to F29). Throws UsageError that begins with `who`.
 struct Checks {
     CheckLevel level = CheckLevel::cheap;

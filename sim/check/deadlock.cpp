@@ -278,8 +278,7 @@ Diagnosis explain_circle(const Engine& engine, const Chain& chain) {
     diagnosis.parties = parties_of(engine, involved);
     diagnosis.others = others_of(engine, ranks_of(involved));
     for (const Activity& link : chain.links)
-        if (diagnosis.fault != "F13" || &link == &chain.links.front())
-            tell_first_out_of_step(engine, *link.posted->launch->team, diagnosis);
+        if (tell_first_out_of_step(engine, *link.posted->launch->team, diagnosis)) break;
     return diagnosis;
 }
 

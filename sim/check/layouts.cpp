@@ -281,7 +281,7 @@ void Layouts::executing(int rank, const DeviceOperation& operation) {
     }
 }
 
-/// Throws FaultError if values that were summed twice are used. Copies and scalings are
+/// Reports values that were summed twice and are used. Copies and scalings are
 /// allowed: a scaling may repair the values.
 void Layouts::check_use(int rank, const DeviceOperation& operation) const {
     const Derivation::Kind kind = operation.derivation.kind;
@@ -470,7 +470,7 @@ const Layout* Layouts::shards_of_one_sum(const Team& team, const Meeting& meetin
     return first;
 }
 
-/// Throws FaultError if each member brings a different shard of one sum: adding these up
+/// Reports that each member brings a different shard of one sum: adding these up
 /// makes no sense. One number per rank is allowed: it may be a count.
 void Layouts::check_shards(const Team& team, const Meeting& meeting,
                            const Origin& origin) const {

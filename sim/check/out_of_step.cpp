@@ -89,7 +89,7 @@ std::string out_of_step_text(const Engine& engine, const Caller& odd,
     return "they make these calls in different orders";
 }
 
-void tell_first_out_of_step(const Engine& engine, const Team& team,
+bool tell_first_out_of_step(const Engine& engine, const Team& team,
                             Diagnosis& diagnosis) {
     const auto calls_from = [&](const UnlikeLines::Side& side, SourceLine line) {
         return std::ranges::any_of(side.ranks, [&](int rank) {
@@ -104,7 +104,7 @@ void tell_first_out_of_step(const Engine& engine, const Team& team,
         });
     };
     const auto first = std::ranges::find_if(team.unlike, is_out_of_step);
-    if (first == team.unlike.end()) return;
+    if (first == team.unlike.end()) return false;
     const Diagnosis of_class = diagnosis_of("F13");
     diagnosis.fault = of_class.fault;
     diagnosis.title = of_class.title;
@@ -124,6 +124,7 @@ void tell_first_out_of_step(const Engine& engine, const Team& team,
         "different lines: {}. Now {}",
         first->sequence, team.name, calls, diagnosis.sentence);
     diagnosis.parties.insert(diagnosis.parties.begin(), parties.begin(), parties.end());
+    return true;
 }
 
 }  // namespace lockstep::sim

@@ -28,7 +28,8 @@ std::string call_text(const Posted& posted);
 
 /// If the team's ranks have met in a collective that some of them called from another
 /// line, and they also call from that other line themselves, they are out of step since
-/// then. Makes the diagnosis one of F13 whose sentence begins with this collective.
-void tell_first_out_of_step(const Engine& engine, const Team& team, Diagnosis& diagnosis);
+/// then. Makes the diagnosis one of F13 whose sentence begins with this collective;
+/// returns false if there is none.
+bool tell_first_out_of_step(const Engine& engine, const Team& team, Diagnosis& diagnosis);
 
 }  // namespace lockstep::sim

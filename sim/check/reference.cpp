@@ -391,7 +391,7 @@ HostTensor without_padding(const HostTensor& shard, const Part& part) {
     return clean;
 }
 
-/// Throws FaultError if ranks keep other values than one device does.
+/// Reports ranks that keep other values than one device does.
 void ReferenceWatcher::require_same_values(const std::string& name) const {
     const HostTensor& expected = expected_.kept.at(name);
     std::vector<int> ranks;

@@ -734,7 +734,7 @@ const std::vector<int>& RowWeightWatcher::group_sizes(int rank) {
     return groups.sizes;
 }
 
-/// Throws FaultError (F27) if the gradient has a micro-batch twice, or has lost one of
+/// Reports F27 if the gradient has a micro-batch twice, or has lost one of
 /// this rank's micro-batches of this step.
 void RowWeightWatcher::check_accumulation(int rank, const RowWeights& gradient,
                                           const DeviceOperation& update) const {

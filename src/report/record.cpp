@@ -155,6 +155,16 @@ Json series_json(const std::map<std::string, std::vector<double>>& series) {
     return json;
 }
 
+Json intended_json(const std::vector<Intended>& intended) {
+    Json json = Json::array();
+    for (const Intended& meant : intended)
+        json.push_back({{"fault", meant.fault},
+                        {"why", meant.why},
+                        {"name", meant.name},
+                        {"at", meant.at.text()}});
+    return json;
+}
+
 Json host_json(const HostReport& host) {
     return {{"compute_picoseconds", host.compute},
             {"flops", host.flops},
@@ -173,7 +183,8 @@ Json run_json(const std::string& name, const RunReport& report) {
                          {"memory_bytes", memory_json(rank.memory)},
                          {"host", host_json(rank.host)},
                          {"traffic", traffic_json(rank.traffic)},
-                         {"series", series_json(rank.series)}});
+                         {"series", series_json(rank.series)},
+                         {"intended", intended_json(rank.intended)}});
     }
     return {{"name", name},
             {"makespan_picoseconds", report.makespan()},

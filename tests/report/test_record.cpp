@@ -90,6 +90,22 @@ TEST_CASE("metrics.json has every rank's time, traffic, memory and series", "[re
     REQUIRE(rank["series"]["loss"] == Library{0.5, 0.25});
 }
 
+TEST_CASE("metrics.json keeps a run's roof and what a program says it means",
+          "[report]") {
+    Record record = some_record();
+    record.runs.front().second.roof = {1, 2, 3};
+    record.runs.front().second.ranks[1].intended = {
+        {"F21", "the sum over tasks", "", SourceLine::of("train.cpp", 12)}};
+    const Library json = Library::parse(metrics_json(record));
+    const Library& run = json["runs"][0];
+    CHECK(run["roof_picoseconds"] ==
+          Library{{"products", 1}, {"memory", 2}, {"links", 3}});
+    CHECK(run["ranks"][0]["intended"].empty());
+    const Library& meant = run["ranks"][1]["intended"][0];
+    CHECK(meant["fault"] == "F21");
+    CHECK(meant["why"] == "the sum over tasks");
+}
+
 TEST_CASE("metrics.json does not depend on the order of traffic or on the trace",
           "[report]") {
     Record record = some_record();
